@@ -483,8 +483,8 @@ typedef struct tutti_block {
 /// is 0 nothing is sent, or what was sent is not taken: the call may succeed, or wait for its deadline. A later call may
 /// then fail, with a sentence that points back.
 ///
-/// A rank's block for itself has one count, else TUTTI_INVALID_ARGUMENT. Registered memory is memory as any other here. On
-/// device memory they come later (TUTTI_UNSUPPORTED).
+/// A rank's block for itself has one count, else TUTTI_INVALID_ARGUMENT. Registered memory is memory as any other here. A
+/// rank whose blocks are all empty, where others' are device memory, passes a stream or the addresses of empty ones there.
 TUTTI_API tutti_status tutti_all_gather_v(const void* send, size_t send_count, const tutti_block* recv_blocks,
                                           tutti_type type, tutti_comm* comm, tutti_stream stream, const tutti_call* call);
 TUTTI_API tutti_status tutti_reduce_scatter_v(const tutti_block* send_blocks, void* recv, size_t recv_count,
@@ -521,10 +521,10 @@ TUTTI_API tutti_status tutti_all_reduce_v(const tutti_block* send_blocks, size_t
 TUTTI_API tutti_status tutti_op_create_user(tutti_op* op,
                                             void (*fold)(void* ctx, const void* in, void* inout, uint64_t count), void* ctx,
                                             int commutative, size_t element_bytes, tutti_comm* comm);
-/// Makes a sum whose operands are multiplied first: each rank's by its own `scalar`, an element of `type`, which is copied.
-/// The products are rounded to the type, whatever accumulate says of their sum. kind: the scalar's memory, AUTO or HOST.
-/// Host memory alone. Errors: TUTTI_INVALID_ARGUMENT (no type that can be scaled), TUTTI_UNSUPPORTED (CUDA memory). Thread
-/// safe. After ncclRedOpCreatePreMulSum.
+/// Makes a sum whose operands are multiplied first: each rank's by its own `scalar`, an element of `type`. The products are
+/// rounded to the type, whatever accumulate says of their sum. kind: the scalar's memory. Of AUTO and HOST it is copied; of
+/// CUDA it is read as each call runs, and calls are of CUDA memory alone. All ranks of a call on CUDA memory pass such a
+/// sum. Errors: TUTTI_INVALID_ARGUMENT (no type that can be scaled). Thread safe. After ncclRedOpCreatePreMulSum.
 TUTTI_API tutti_status tutti_op_create_pre_mul_sum(tutti_op* op, const void* scalar, tutti_type type,
                                                    tutti_memory_kind kind, tutti_comm* comm);
 /// Legal once the calls that use it have been enqueued. Errors: TUTTI_INVALID_ARGUMENT (no such operator). Thread safe.

@@ -42,15 +42,18 @@ Status make_pre_mul_sum(tutti_op* op, const void* scalar, tutti_type type, tutti
   if (is_opaque(type) || element_type_info(type).kind == ElementKind::boolean) {
     return invalid(fmt::format("{} cannot be scaled", text_of(type)), "Scale integers, floats or complex numbers.");
   }
-  if (kind != TUTTI_MEMORY_AUTO && kind != TUTTI_MEMORY_HOST) {
-    return Status(TUTTI_UNSUPPORTED, "a scalar in CUDA memory is not there yet", "Pass one in host memory.");
-  }
+  if (kind != TUTTI_MEMORY_AUTO && kind != TUTTI_MEMORY_HOST && kind != TUTTI_MEMORY_CUDA)
+    return invalid(fmt::format("a scalar in memory of kind {}", static_cast<int>(kind)), "Pass a tutti_memory_kind.");
   auto comm = usable(handle);
   if (!comm.ok()) return comm.status();
   CustomOperator custom;
   custom.kind = CustomOperator::Kind::pre_mul_sum;
   custom.type = type;
-  std::memcpy(custom.scalar.data(), scalar, element_bytes(type));
+  if (kind == TUTTI_MEMORY_CUDA) {
+    custom.scalar_at = static_cast<const std::byte*>(scalar);
+  } else {
+    std::memcpy(custom.scalar.data(), scalar, element_bytes(type));
+  }
   *op = (*comm)->custom_operators().add(custom);
   return {};
 }

@@ -67,7 +67,9 @@ struct CollectiveCall : CallShape {
   std::array<std::uint64_t, 3> detail() const {
     // Ranks need not have the same count of others' v-variants.
     const std::uint64_t told = irregular && agreed().empty() ? 0 : count;
-    const std::uint64_t options = (on_device ? 1u : 0u) | (one_fold ? 2u : 0u) | std::uint64_t{local_operands} << 2;
+    const bool scales = on_device && custom != nullptr;
+    const std::uint64_t options =
+        (on_device ? 1u : 0u) | (one_fold ? 2u : 0u) | (scales ? 4u : 0u) | std::uint64_t{local_operands} << 3;
     return {static_cast<std::uint64_t>(type) << 32 | static_cast<std::uint32_t>(op),
             options << 32 | static_cast<std::uint32_t>(root), told};
   }

@@ -37,11 +37,11 @@ constexpr std::uint64_t packed_at_once = std::uint64_t{1} << 20;
 constexpr std::uint64_t split_hash = 0x9e3779b97f4a7c15;
 constexpr std::uint64_t finalize_hash = 0xc2b2ae3d27d4eb4f;
 
-/// Of the counts that all ranks must have alike.
-std::uint64_t hash_of_counts(const CollectiveCall& call) {
-  std::uint64_t hash = 0;
-  for (const tutti_block& block : call.agreed()) hash = followed_by(hash, block.count + 1);
-  return hash;
+/// Of a call by a plan: with the counts that all ranks must have alike.
+std::uint64_t operation_hash(const Plan& plan, const CollectiveCall& call) {
+  std::uint64_t counts = 0;
+  for (const tutti_block& block : call.agreed()) counts = followed_by(counts, block.count + 1);
+  return plan.hash + (call.finalizes ? finalize_hash : counts);
 }
 
 /// A count that stands for those of a v-variant's blocks where an algorithm is chosen, the same on all ranks. There are few
@@ -603,10 +603,14 @@ Status Communicator::carry_out(const CollectiveCall& call, const PollHook& hook)
   const auto processor = processor_of(call);
   if (!processor.ok()) return processor.status();
   if (*processor == Processor::cuda) return carry_out_on_device(call, hook);
+  if (call.custom != nullptr && call.custom->scalar_at != nullptr) {
+    return Status(TUTTI_INVALID_ARGUMENT, "the operator's scalar lies in CUDA memory, and the call is of host memory",
+                  "Pass CUDA memory, or make the operator of a scalar in host memory.");
+  }
   auto prepared = prepare(call);
   if (!prepared.ok()) return prepared.status();
   const PreparedPlan& plan = **prepared;
-  const std::uint64_t hash = plan.plan.hash + (call.finalizes ? finalize_hash : hash_of_counts(call));
+  const std::uint64_t hash = operation_hash(plan.plan, call);
   const std::uint64_t sequence = begin_operation({.hash = hash,
                                                   .detail = call.detail(),
                                                   .kind = call.finalizes ? KindName("finalize") : plan.name,
@@ -667,6 +671,7 @@ Result<Processor> Communicator::processor_of(const CollectiveCall& call) {
 Result<PreparedDevicePlan*> Communicator::prepare_on_device(const CollectiveCall& call) {
   Problem problem = problem_of(call);
   problem.processor = Processor::cuda;
+  problem.pre_mul = call.custom != nullptr;
   auto plan = device_->prepare(problem, call.algorithm);
   if (plan.ok() && !(*plan)->logged && log_enabled(Level::info)) {
     (*plan)->logged = true;
@@ -677,8 +682,11 @@ Result<PreparedDevicePlan*> Communicator::prepare_on_device(const CollectiveCall
 
 /// The operation begins, and is put beside those of its team.
 Status Communicator::issue(PreparedDevicePlan& plan, const CallStream* stream, const PollHook& hook, DeviceCall& out) {
-  out.sequence = begin_operation(
-      {.hash = plan.plan.hash, .detail = out.call.detail(), .kind = plan.name, .algorithm = plan.algorithm_name});
+  out.sequence = begin_operation({.hash = operation_hash(plan.plan, out.call),
+                                  .detail = out.call.detail(),
+                                  .kind = plan.name,
+                                  .algorithm = plan.algorithm_name});
+  if (out.call.irregular && out.call.agreed().empty()) reporter_->note_irregular(out.sequence, out.call.kind());
   last_algorithm_.store(plan.algorithm, std::memory_order_relaxed);
   Status status = catching([&] { return device_->issue(plan, history_, stream, hook, out); });
   if (status.ok()) return status;
@@ -757,7 +765,8 @@ Status Communicator::enqueue_in_turn(const CollectiveCall& call, std::shared_ptr
   }
   Deposit deposit;
   if (call.count != 0) {
-    auto made = device_->deposit_for_capture(**plan, issued.call, stream, hook_);
+    auto made =
+        device_->deposit_for_capture(**plan, issued.call, operation_hash((*plan)->plan, issued.call), stream, hook_);
     if (!made.ok()) return made.status();
     deposit = std::move(*made);
   }

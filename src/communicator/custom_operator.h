@@ -23,6 +23,7 @@ struct CustomOperator {
   // pre_mul_sum: what its operands are multiplied by
   tutti_type type = TUTTI_TYPE_LIMIT;
   alignas(16) std::array<std::byte, 16> scalar{};
+  const std::byte* scalar_at = nullptr;  ///< in a device's memory, in the place of `scalar`; the caller's
 };
 
 /// Those of a communicator, by their values. Thread safe. Values are not used again, and need not be the same on all ranks.

@@ -31,6 +31,8 @@ constexpr std::uint64_t words_ns = kSecond;
 /// A launch that has not begun is given this long beyond its limit: other work may be before it on the device.
 constexpr std::uint64_t begin_grace_ns = 5 * kSecond;
 constexpr std::size_t most_plans = 1024;
+/// Of a plan: those that are kept for calls over the same blocks.
+constexpr std::size_t most_bindings = 32;
 
 void nap(std::uint64_t ns) {
   const timespec time{static_cast<time_t>(ns / kSecond), static_cast<long>(ns % kSecond)};
@@ -39,19 +41,14 @@ void nap(std::uint64_t ns) {
 
 std::uint64_t no_less(std::uint64_t a, std::uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 
-/// A device, where it runs the call yet.
+/// A device, where it runs the call.
 Result<Processor> on_cuda(const CollectiveCall& call) {
   if (call.in_pieces) {
     return Status(TUTTI_UNSUPPORTED, "all_reduce_v of CUDA memory is not there yet", "Use host memory, or one buffer.");
   }
-  if (call.irregular) {
-    return Status(TUTTI_UNSUPPORTED, fmt::format("{} of CUDA memory is not there yet", call.kind()),
-                  "Use host memory, or the verb with equal counts.");
-  }
-  if (call.custom != nullptr) {
+  if (call.op == user_operator) {
     return Status(TUTTI_UNSUPPORTED,
-                  fmt::format("{} of CUDA memory is not there yet",
-                              call.op == user_operator ? "a user-defined operator" : "a pre-multiplied sum"),
+                  fmt::format("{} of CUDA memory was given a user-defined operator, which runs on the host", call.kind()),
                   "Use host memory, or an operator of the library's.");
   }
   return Processor::cuda;
@@ -118,15 +115,11 @@ Result<Processor> DeviceSide::processor_of(const CollectiveCall& call, const Cal
     if (processor.ok()) armed_.store(true, std::memory_order_relaxed);
     return processor;
   }
-  for (const std::vector<tutti_block>* const blocks : {&call.input, &call.output}) {
-    for (const tutti_block& block : *blocks) {
-      if (block.count == 0) continue;
-      const auto on_device = is_on_device(block.ptr);
-      if (!on_device.ok()) return on_device.status();
-      if (*on_device) return on_cuda(call);
-    }
+  if (call.irregular || call.in_pieces) {
+    const auto on_device = has_blocks_on_device(call);
+    if (!on_device.ok()) return on_device.status();
+    return *on_device ? on_cuda(call) : Processor::cpu;
   }
-  if (call.irregular || call.in_pieces) return Processor::cpu;
   for (const auto& [buffer, which] : {std::pair(call.send, Buffer::input), {call.recv, Buffer::output}}) {
     if (!uses(call, which)) continue;
     const auto on_device = is_on_device(buffer);
@@ -134,6 +127,21 @@ Result<Processor> DeviceSide::processor_of(const CollectiveCall& call, const Cal
     if (*on_device) return on_cuda(call);
   }
   return Processor::cpu;
+}
+
+/// Of a v-variant. A rank whose blocks are all empty says by their addresses where the call is to run.
+Result<bool> DeviceSide::has_blocks_on_device(const CollectiveCall& call) {
+  std::vector<tutti_block> blocks = call.input;
+  blocks.insert(blocks.end(), call.output.begin(), call.output.end());
+  const auto is_empty = [](const tutti_block& block) { return block.count == 0; };
+  if (call.count == 0) return false;
+  if (!std::all_of(blocks.begin(), blocks.end(), is_empty)) std::erase_if(blocks, is_empty);
+  for (const tutti_block& block : blocks) {
+    if (block.ptr == nullptr) continue;
+    auto on_device = is_on_device(block.ptr);
+    if (!on_device.ok() || *on_device) return on_device;
+  }
+  return false;
 }
 
 /// Memory of a device whose driver is refused is refused with it: the host would fault where it touches that.
@@ -265,11 +273,25 @@ Status DeviceSide::ready(const CollectiveCall& call, CallStream* stream) {
   if (stream != nullptr) {
     if (Status status = check_stream(*stream); !status.ok()) return status;
   }
+  return check_buffers(call, stream != nullptr);
+}
+
+Status DeviceSide::check_buffers(const CollectiveCall& call, bool on_stream) const {
+  if (call.custom != nullptr && call.custom->scalar_at != nullptr) {
+    if (Status status = check_buffer(call.custom->scalar_at, "scalar", on_stream); !status.ok()) return status;
+  }
+  for (const auto& [blocks, what] : {std::pair(&call.input, "send"), {&call.output, "receive"}}) {
+    for (const tutti_block& block : *blocks) {
+      if (block.count == 0) continue;
+      if (Status status = check_buffer(block.ptr, what, on_stream); !status.ok()) return status;
+    }
+  }
+  if (call.irregular) return {};
   if (uses(call, Buffer::input)) {
-    if (Status status = check_buffer(call.send, "send", stream != nullptr); !status.ok()) return status;
+    if (Status status = check_buffer(call.send, "send", on_stream); !status.ok()) return status;
   }
   if (uses(call, Buffer::output)) {
-    if (Status status = check_buffer(call.recv, "receive", stream != nullptr); !status.ok()) return status;
+    if (Status status = check_buffer(call.recv, "receive", on_stream); !status.ok()) return status;
   }
   return {};
 }
@@ -283,7 +305,7 @@ Result<PreparedDevicePlan*> DeviceSide::prepare(const Problem& problem, const st
   if (!choice.ok()) return choice.status();
   PreparedDevicePlan made;
   made.algorithm = choice->name;
-  made.name = KindName(name_of(problem.collective));
+  made.name = KindName(problem.irregular ? info_of(problem.collective).v_variant : name_of(problem.collective));
   made.algorithm_name = KindName(choice->name);
   // Blocks run lanes side by side whatever the host's cores.
   made.lowered = lower(choice->plan, rank(), choice->program_of(rank()), ProgramOf(), Cores());
@@ -302,11 +324,31 @@ Status DeviceSide::open(PreparedDevicePlan& plan, const CollectiveCall& call) {
   }
   auto made = DevicePlan::make(world_, rank(), plan.plan, plan.lowered, scratch_, set_up_limit(call));
   if (!made.ok()) return made.status();
-  if (!(*made)->is_staged()) {
-    if (Status status = (*made)->await_written(set_up_limit(call)); !status.ok()) return status;
+  if (!(*made)->image().is_staged()) {
+    if (Status status = (*made)->image().await_written(set_up_limit(call)); !status.ok()) return status;
   }
   plan.device = std::move(*made);
   return {};
+}
+
+/// Where the blocks of a call lie, on the device; nullptr where it is no v-variant. Most calls are like one before.
+Result<std::shared_ptr<DeviceBinding>> DeviceSide::bind(PreparedDevicePlan& plan, const CollectiveCall& call) {
+  if (!call.irregular) return std::shared_ptr<DeviceBinding>();
+  const auto is_same = [&](const auto& each) { return each->is_of(call.input, call.output); };
+  const auto found = std::find_if(plan.bindings.begin(), plan.bindings.end(), is_same);
+  if (found != plan.bindings.end()) return *found;
+  auto made = DeviceBinding::make(plan.device, call.input, call.output);
+  if (!made.ok()) return made.status();
+  if (!(*made)->image().is_staged()) {
+    if (Status status = (*made)->image().await_written(set_up_limit(call)); !status.ok()) return status;
+  }
+  return plan.bindings.emplace_back(std::move(*made));
+}
+
+/// What a launch in a capture is to read.
+Status DeviceSide::await_written(const DevicePlan& plan, const DeviceBinding* binding, const CollectiveCall& call) const {
+  if (Status status = plan.image().await_written(set_up_limit(call)); !status.ok() || binding == nullptr) return status;
+  return binding->image().await_written(set_up_limit(call));
 }
 
 // ---- Waits.
@@ -343,11 +385,21 @@ Result<Deposit> DeviceSide::deposit_of(PreparedDevicePlan& plan, const Collectiv
   if (!scope.ok()) return scope.status();
   release_flights();
   if (Status status = open(plan, call); !status.ok()) return status;
+  auto binding = bind(plan, call);
+  if (!binding.ok()) return binding.status();
+  // Those behind it may be of calls that are about to be issued.
+  while (plan.bindings.size() > most_bindings && plan.bindings.front() != *binding)
+    plan.bindings.erase(plan.bindings.begin());
   Deposit deposit;
   deposit.rank = rank();
   deposit.plan = plan.device;
+  deposit.binding = std::move(*binding);
   deposit.send = call.send;
   deposit.recv = call.recv;
+  if (call.custom != nullptr) {
+    deposit.scalar_at = call.custom->scalar_at;
+    deposit.scalar = call.custom->scalar;
+  }
   deposit.limit_ns = limit_of(call);
   deposit.blocks = {static_cast<std::uint32_t>(parts_.settings.min_blocks),
                     static_cast<std::uint32_t>(parts_.settings.max_blocks)};
@@ -362,8 +414,10 @@ Status DeviceSide::open_early(PreparedDevicePlan& plan, const CollectiveCall& ca
   const auto scope = DeviceScope::enter(*runtime_);
   if (!scope.ok()) return scope.status();
   if (Status status = open(plan, call); !status.ok()) return status;
+  const auto binding = bind(plan, call);
+  if (!binding.ok()) return binding.status();
   if (captured) {
-    if (Status status = plan.device->await_written(set_up_limit(call)); !status.ok()) return status;
+    if (Status status = await_written(*plan.device, binding->get(), call); !status.ok()) return status;
   }
   return team().prepare_rooms();
 }
@@ -383,13 +437,13 @@ Status DeviceSide::issue(PreparedDevicePlan& plan, std::uint64_t history, const 
   return {};
 }
 
-Result<Deposit> DeviceSide::deposit_for_capture(PreparedDevicePlan& plan, const CollectiveCall& call,
+Result<Deposit> DeviceSide::deposit_for_capture(PreparedDevicePlan& plan, const CollectiveCall& call, std::uint64_t hash,
                                                 const CallStream& stream, const PollHook& hook) {
   auto deposit = deposit_of(plan, call, UINT64_MAX, hook);
   if (!deposit.ok()) return deposit.status();
-  if (Status status = plan.device->await_written(set_up_limit(call)); !status.ok()) return status;
+  if (Status status = await_written(*deposit->plan, deposit->binding.get(), call); !status.ok()) return status;
   deposit->stream = stream.handle;
-  deposit->operation_hash = plan.plan.hash;
+  deposit->operation_hash = hash;
   return deposit;
 }
 

@@ -37,7 +37,8 @@ struct PreparedDevicePlan {
   const char* algorithm = nullptr;  ///< its name; lives as long as the communicator
   KindName name;                    ///< of the collective
   KindName algorithm_name;
-  std::shared_ptr<DevicePlan> device;  ///< null until it was opened
+  std::shared_ptr<DevicePlan> device;                    ///< null until it was opened
+  std::vector<std::shared_ptr<DeviceBinding>> bindings;  ///< of the last calls, where they are v-variants; the oldest first
   bool logged = false;
 };
 
@@ -113,9 +114,9 @@ class DeviceSide {
   /// other's devices, in the first call. Errors: of waits, of the driver.
   Status issue(PreparedDevicePlan& plan, std::uint64_t history, const CallStream* stream, const PollHook& hook,
                DeviceCall& out);
-  /// What Team::capture takes of a call in a capture. Errors: as of issue.
-  Result<Deposit> deposit_for_capture(PreparedDevicePlan& plan, const CollectiveCall& call, const CallStream& stream,
-                                      const PollHook& hook);
+  /// What Team::capture takes of a call in a capture. hash: of its operation. Errors: as of issue.
+  Result<Deposit> deposit_for_capture(PreparedDevicePlan& plan, const CollectiveCall& call, std::uint64_t hash,
+                                      const CallStream& stream, const PollHook& hook);
   /// Launches what all ranks of the team have come to. Whether the call, which was issued, is launched then, or cannot be.
   bool try_launch(const DeviceCall& call);
   /// Waits a little for the launch of an issued call. Errors: its limit is over, the hook ends it, the communicator has
@@ -158,15 +159,19 @@ class DeviceSide {
   Status check_processes() const;
   void log_device() const;
   Status check_stream(CallStream& stream) const;
+  Status check_buffers(const CollectiveCall& call, bool on_stream) const;
   Status check_buffer(const void* buffer, const char* what, bool on_stream) const;
   Status await_ranks(const CollectiveCall& call, std::uint64_t sequence, const PollHook& hook);
   SetUpLimit set_up_limit(const CollectiveCall& call) const { return {failed(), Deadline::in(limit_of(call))}; }
   Status open(PreparedDevicePlan& plan, const CollectiveCall& call);
+  Result<std::shared_ptr<DeviceBinding>> bind(PreparedDevicePlan& plan, const CollectiveCall& call);
+  Status await_written(const DevicePlan& plan, const DeviceBinding* binding, const CollectiveCall& call) const;
   Result<Deposit> deposit_of(PreparedDevicePlan& plan, const CollectiveCall& call, std::uint64_t sequence,
                              const PollHook& hook);
   Status fail_captured(const DeviceCall& call, JobEnd end);
   Status linger(const DeviceCall& call, Status failure);
   bool uses(const CollectiveCall& call, Buffer buffer) const;
+  static Result<bool> has_blocks_on_device(const CollectiveCall& call);
   static Result<bool> is_on_device(const void* buffer);
 
   const DeviceSideParts parts_;

@@ -167,11 +167,12 @@ Status FailureReporter::report_mismatch(int peer, const CollectiveCall& call, st
   if (Status first = failures_.first_error(); !first.ok()) return first;
   const PeerReport report = control_.query(peer, asking(survey_ns, hook));
   if (auto mismatch = failures_.mismatch_with(report, label(call, sequence))) return failures_.fail(std::move(*mismatch));
-  if (irregular_ && report.heard && reached(report, report.activity.started, sequence)) {
+  const auto irregular = last_irregular();
+  if (irregular && report.heard && reached(report, report.activity.started, sequence)) {
     return blame_blocks(
         fmt::format("{}: {} sent a message of another operation, though both ranks called this one; the "
                     "two ends of a block have different counts in {} #{}, or in one before it",
-                    label(call, sequence), control_.member(peer).text(), irregular_->kind, irregular_->sequence),
+                    label(call, sequence), control_.member(peer).text(), irregular->kind, irregular->sequence),
         call, sequence, report);
   }
   // It does not answer, or is so far ahead that it has forgotten all that this rank has called.

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -36,7 +37,10 @@ class FailureReporter {
   /// Likewise, of a peer whose message was another operation's.
   Status report_mismatch(int peer, const CollectiveCall& call, std::uint64_t sequence, const PollHook& hook);
   /// A v-variant begins whose counts only pairs of ranks share. What it leaves in links an operation after it may meet.
-  void note_irregular(std::uint64_t sequence, const char* kind) { irregular_ = {sequence, kind}; }
+  void note_irregular(std::uint64_t sequence, const char* kind) {
+    const std::lock_guard lock(irregular_mutex_);
+    irregular_ = {sequence, kind};
+  }
   /// As report_mismatch of a v-variant's message, whose length in bytes may be another than its block's. Both ranks may
   /// have called the same.
   Status report_length(int peer, const CollectiveCall& call, std::uint64_t sequence, std::uint64_t bytes,
@@ -65,6 +69,11 @@ class FailureReporter {
     std::uint64_t sequence;
     const char* kind;
   };
+  std::optional<IrregularCall> last_irregular() const {
+    const std::lock_guard lock(irregular_mutex_);
+    return irregular_;
+  }
+  mutable std::mutex irregular_mutex_;      ///< a thread of the library's may look at what a caller's begins
   std::optional<IrregularCall> irregular_;  ///< the last of note_irregular
 };
 

@@ -22,8 +22,9 @@ constexpr int most_looked_at = 32;
 constexpr std::size_t most_plans = 4096;
 
 /// Whether a device's messages tell of themselves: where a trip takes longer than the data. A barrier has no data. What is
-/// folded has room in a line.
+/// folded has room in a line. Where ranks know no counts but their own, blocks may be long.
 bool goes_by_lines(const Problem& problem) {
+  if (problem.irregular && !info_of(problem.collective).knows_all_counts()) return false;
   return problem.processor == Processor::cuda && problem.collective != Collective::barrier &&
          bytes_of(problem.count, problem.type) <= line_message_bytes / problem.local_operands &&
          std::uint64_t{1} << unit_shift(problem) <= line_data_bytes;

@@ -8,10 +8,10 @@ namespace tutti {
 namespace {
 
 /// Detail's second word is the root, and options above it (CollectiveCall::detail). They say whether the memory is a
-/// device's, whether all is folded at once, and how many operands a rank has.
+/// device's, whether all is folded at once, whether a kernel scales the operands, and how many of them a rank has.
 bool on_device(const Called& called) { return (called.detail[1] >> 32 & 1u) != 0; }
 std::string fold_words(const Called& called) {
-  const std::uint64_t local_operands = called.detail[1] >> 34;
+  const std::uint64_t local_operands = called.detail[1] >> 35;
   if (local_operands > 1) return fmt::format(" with {} operands a rank", local_operands);
   return (called.detail[1] >> 33 & 1u) != 0
              ? " in one fold (reproducible, accumulate, canonical, or an operator that does not commute)"
@@ -46,7 +46,9 @@ std::string call_words(const Called& called) {
   const std::string counted = v_variant && !info_of(*v_variant).knows_all_counts() ? "" : fmt::format("{} ", count);
   std::string text = fmt::format("{} of {}{}", kind, counted, text_of(static_cast<tutti_type>(type_and_op >> 32)));
   if (reduces(*collective))
-    text += fmt::format(" ({})", text_of(static_cast<tutti_op>(type_and_op & 0xffffffffu))) + fold_words(called);
+    text += fmt::format(" ({}{})", (called.detail[1] >> 34 & 1u) != 0 ? "pre-multiplied " : "",
+                        text_of(static_cast<tutti_op>(type_and_op & 0xffffffffu))) +
+            fold_words(called);
   if (rooted(*collective)) text += fmt::format(" with root {}", root_and_memory & 0xffffffffu);
   return text + memory;
 }

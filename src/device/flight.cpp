@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "src/base/made_once.h"
+#include "src/device/device_binding.h"
 #include "src/device/device_plan.h"
 
 namespace tutti {

@@ -14,6 +14,7 @@
 
 namespace tutti {
 
+class DeviceBinding;
 class DevicePlan;
 
 /// What a launch needs besides its plans: words on the device, records and jobs in pinned memory. Its rooms own them.
@@ -58,7 +59,8 @@ class LaunchRooms {
 struct LaunchRemains {
   std::shared_ptr<LaunchRooms> rooms;
   std::unique_ptr<LaunchRoom> room;
-  std::vector<std::shared_ptr<const DevicePlan>> plans;
+  std::vector<std::shared_ptr<const DevicePlan>> plans;        ///< by job
+  std::vector<std::shared_ptr<const DeviceBinding>> bindings;  ///< of those that have one
   std::shared_ptr<DeviceRuntime> runtime;
 
   /// Whether every job has ended.
@@ -69,9 +71,8 @@ struct LaunchRemains {
 /// Where it has not ended by its end, what the kernel may still use is kept until release_flights finds that it has.
 class Flight {
  public:
-  Flight(std::shared_ptr<LaunchRooms> rooms, std::unique_ptr<LaunchRoom> room,
-         std::vector<std::shared_ptr<const DevicePlan>> plans, std::shared_ptr<DeviceRuntime> runtime, std::uint32_t blocks)
-      : uses_{std::move(rooms), std::move(room), std::move(plans), std::move(runtime)}, blocks_(blocks) {}
+  /// blocks: that it may keep resident.
+  Flight(LaunchRemains uses, std::uint32_t blocks) : uses_(std::move(uses)), blocks_(blocks) {}
   ~Flight();
   Flight(const Flight&) = delete;
   Flight& operator=(const Flight&) = delete;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -31,14 +32,35 @@ std::uint32_t most_operands_of(std::span<const Deposit> deposits) {
   return most;
 }
 
-/// Deposits of the same plan before that one.
+/// Deposits of the same tasks before that one.
 std::uint32_t uses_before(std::span<const Deposit> deposits, std::size_t number) {
   const auto before = deposits.first(number);
-  return static_cast<std::uint32_t>(
-      std::count_if(before.begin(), before.end(), [&](const Deposit& each) { return each.plan == deposits[number].plan; }));
+  return static_cast<std::uint32_t>(std::count_if(
+      before.begin(), before.end(), [&](const Deposit& each) { return each.has_tasks_of(deposits[number]); }));
+}
+
+/// What a launch reads, each once.
+std::vector<DeviceImage*> images_of(std::span<const Deposit> deposits) {
+  std::vector<DeviceImage*> images;
+  const auto add = [&images](DeviceImage& image) {
+    if (std::find(images.begin(), images.end(), &image) == images.end()) images.push_back(&image);
+  };
+  for (const Deposit& each : deposits) {
+    add(each.plan->image());
+    if (each.binding != nullptr) add(each.binding->image());
+  }
+  return images;
 }
 
 }  // namespace
+
+Job Deposit::job(JobRecord* record) const {
+  Job job = plan->job(send, recv, record);
+  if (binding != nullptr) binding->bind(job);
+  job.scalar_at = scalar_at;
+  std::memcpy(job.scalar, scalar.data(), scalar.size());
+  return job;
+}
 
 Team::Team(std::shared_ptr<DeviceArena> arena, std::vector<int> ranks)
     : arena_(std::move(arena)),
@@ -228,14 +250,15 @@ Status Team::write_and_launch(std::span<const Deposit> deposits, std::uint32_t l
   const cuda::StreamHandle stream = deposits[launcher].stream;
   bool launched = false;
   Status status = clean(flight.room(), stream);
-  for (std::size_t d = 0; d < deposits.size(); ++d) {
-    if (status.ok() && uses_before(deposits, d) == 0) status = deposits[d].plan->write_on(stream);
+  const std::vector<DeviceImage*> images = images_of(deposits);
+  for (DeviceImage* const each : images) {
+    if (status.ok()) status = each->write_on(stream);
   }
   if (status.ok()) status = enqueue(deposits, launcher, launch, blocks, launched_.handle(), true, launched);
   // One that runs although what came behind it failed is kept until it is over.
   if (!launched) flight.will_not_run();
-  for (const Deposit& each : deposits) {
-    if (launched) each.plan->note_launch();
+  for (DeviceImage* const each : images) {
+    if (launched) each->note_launch();
   }
   return status;
 }
@@ -260,13 +283,13 @@ std::uint32_t Team::blocks_for(std::span<const Deposit> deposits) const {
 Job Team::describe(std::span<const Deposit> deposits, std::size_t number, JobRecord* record) const {
   const Deposit& own = deposits[number];
   const std::size_t operation = number / ranks_.size();
-  Job job = own.plan->job(own.send, own.recv, record);
+  Job job = own.job(record);
   job.operation = static_cast<std::uint32_t>(operation);
   job.operation_hash = own.operation_hash;
   job.limit_ns = own.limit_ns;
   for (const Deposit& each : of_operation(deposits, operation)) job.limit_ns = std::min(job.limit_ns, each.limit_ns);
   for (std::size_t before = number % ranks_.size(); before < number; before += ranks_.size()) {
-    if (deposits[before].plan->work() != 0) job.predecessor = static_cast<std::uint32_t>(before) + 1;
+    if (deposits[before].work() != 0) job.predecessor = static_cast<std::uint32_t>(before) + 1;
   }
   job.earlier_uses = uses_before(deposits, number);
   return job;
@@ -283,10 +306,9 @@ Launch Team::describe(std::span<const Deposit> deposits, LaunchRoom& room) const
   launch.patience = patience;
   if (launch.job_count > most_inline_jobs) launch.more = room.jobs;
   for (std::uint32_t j = 0; j < launch.job_count; ++j) {
-    const DevicePlan& plan = *deposits[j].plan;
     (launch.more != nullptr ? room.jobs : launch.jobs)[j] = describe(deposits, j, &room.records[j]);
-    launch.task_count += plan.tasks();
-    launch.busy_jobs += plan.work() != 0 ? 1 : 0;
+    launch.task_count += deposits[j].plan->tasks();
+    launch.busy_jobs += deposits[j].work() != 0 ? 1 : 0;
   }
   return launch;
 }
@@ -295,11 +317,13 @@ Result<std::shared_ptr<Flight>> Team::prepare(std::span<const Deposit> deposits,
   auto room = rooms_->take();
   if (!room.ok()) return room.status();
   launch = describe(deposits, **room);
-  std::vector<std::shared_ptr<const DevicePlan>> plans;
-  for (const Deposit& each : deposits) plans.push_back(each.plan);
-  blocks = runtime().reserve(blocks_for(deposits), plans[0]->kernel().resident_blocks);
-  auto flight = std::make_shared<Flight>(rooms_, std::move(*room), std::move(plans),
-                                         std::shared_ptr<DeviceRuntime>(arena_, &runtime()), blocks);
+  LaunchRemains uses{rooms_, std::move(*room), {}, {}, std::shared_ptr<DeviceRuntime>(arena_, &runtime())};
+  for (const Deposit& each : deposits) {
+    uses.plans.push_back(each.plan);
+    if (each.binding != nullptr) uses.bindings.push_back(each.binding);
+  }
+  blocks = runtime().reserve(blocks_for(deposits), deposits[0].plan->kernel().resident_blocks);
+  auto flight = std::make_shared<Flight>(std::move(uses), blocks);
   if (storage_bytes(launch.job_count, launch.most_operands) <= most_storage) return flight;
   flight->will_not_run();
   return Status(TUTTI_UNSUPPORTED,

@@ -5,6 +5,7 @@
 // that waits for it, several operations at once where they allow it.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -18,6 +19,7 @@
 #include "src/base/status.h"
 #include "src/cuda/stream.h"
 #include "src/device/arena.h"
+#include "src/device/device_binding.h"
 #include "src/device/device_plan.h"
 #include "src/device/flight.h"
 #include "src/executors/cuda/launch.h"
@@ -33,9 +35,13 @@ struct BlockLimits {
 /// A rank's part of a launch.
 struct Deposit {
   int rank = -1;
-  std::shared_ptr<DevicePlan> plan;  ///< the launch writes it, where it has not been
+  std::shared_ptr<DevicePlan> plan;        ///< the launch writes it, where it has not been
+  std::shared_ptr<DeviceBinding> binding;  ///< likewise; of a v-variant, else nullptr
   const void* send = nullptr;
   void* recv = nullptr;
+  /// Of a pre-multiplied sum: as Job's.
+  const std::byte* scalar_at = nullptr;
+  std::array<std::byte, sizeof(Job::scalar)> scalar{};
   cuda::StreamHandle stream = nullptr;
   std::thread::id thread = std::this_thread::get_id();  ///< whose it is, where its handle says "that of the thread"
   std::uint64_t operation_hash = 0;                     ///< as Job's
@@ -43,6 +49,11 @@ struct Deposit {
   BlockLimits blocks;
   bool in_order = false;                           ///< behind all launches before it on the device
   std::shared_ptr<const cuda::OwnedEvent> before;  ///< the team's: of a stream that has another thread's name
+
+  std::uint32_t work() const { return binding != nullptr ? binding->work() : plan->work(plan->passes()); }
+  /// But for its place in the launch.
+  Job job(JobRecord* record) const;
+  bool has_tasks_of(const Deposit& other) const { return plan == other.plan && binding == other.binding; }
 };
 
 /// What became of a deposit.
@@ -158,7 +169,10 @@ class Meeting {
   friend class Team;
   /// Plans keep the world that the meeting is of.
   void let_go() {
-    for (Deposit& each : deposits_) each.plan.reset();
+    for (Deposit& each : deposits_) {
+      each.plan.reset();
+      each.binding.reset();
+    }
   }
 
   std::vector<Deposit> deposits_;  ///< by place; rank -1: has not come

@@ -36,6 +36,18 @@ struct Prod {
   }
 };
 
+/// a + b, where operands may have been multiplied first (a kernel does so as it loads them); complex numbers too.
+struct PreMulSum {
+  template <typename T>
+  TUTTI_HOST_DEVICE T operator()(T a, T b) const {
+    if constexpr (std::is_arithmetic_v<T>) {
+      return Sum()(a, b);
+    } else {
+      return {a.real + b.real, a.imaginary + b.imaginary};
+    }
+  }
+};
+
 /// The smaller; NaN where an operand is NaN; −0 is smaller than +0 (IEEE 754-2019's minimum).
 struct Min {
   template <typename T>

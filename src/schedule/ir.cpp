@@ -9,6 +9,8 @@ namespace tutti {
 namespace {
 
 constexpr std::uint64_t grain_bytes = 128;
+/// Far from where sums and products of them leave 64 bits.
+constexpr std::uint64_t most_elements = std::uint64_t{1} << 42;
 
 /// FNV-1a over what must be equal on all ranks: it only has to tell plans apart, not to resist an attacker, who is kept
 /// out by the handshake.
@@ -30,14 +32,17 @@ class Hash {
 
 }  // namespace
 
-const char* wrong_sizes(const Plan& plan) {
-  // Far from where sums and products of them leave 64 bits.
-  constexpr std::uint64_t most = std::uint64_t{1} << 42;
+const char* wrong_sizes(const Division& division) {
   constexpr std::uint32_t most_grain = 1 << 20;
+  if (division.window == 0 || division.grain == 0 || division.chunks == 0) return "window, grain and chunks are at least 1";
+  if (division.window > most_elements) return "window and count are at most 2^42 elements";
+  return division.grain > most_grain ? "the grain is at most 2^20 elements" : nullptr;
+}
+
+const char* wrong_sizes(const Plan& plan) {
   constexpr std::uint32_t most_strands = 1 << 10;
-  if (plan.window == 0 || plan.grain == 0 || plan.shape.chunks == 0) return "window, grain and chunks are at least 1";
-  if (plan.window > most || plan.problem.count > most) return "window and count are at most 2^42 elements";
-  if (plan.grain > most_grain) return "the grain is at most 2^20 elements";
+  if (plan.problem.count > most_elements) return "window and count are at most 2^42 elements";
+  if (const char* const wrong = wrong_sizes(plan.division()); wrong != nullptr) return wrong;
   if (plan.strands == 0 || plan.strands > most_strands) return "there are 1 to 1024 strands";
   return nullptr;
 }
@@ -57,7 +62,8 @@ void finish_plan(Plan& plan, std::uint64_t message_bytes) {
   const Problem& p = plan.problem;
   for (const std::uint64_t value :
        {static_cast<std::uint64_t>(p.collective) | (p.irregular ? std::uint64_t{1} << 32 : 0) |
-            (p.one_fold ? std::uint64_t{1} << 33 : 0) | (std::uint64_t{p.local_operands - 1} << 34),
+            (p.pre_mul ? std::uint64_t{1} << 31 : 0) | (p.one_fold ? std::uint64_t{1} << 33 : 0) |
+            (std::uint64_t{p.local_operands - 1} << 34),
         static_cast<std::uint64_t>(p.type) | std::uint64_t{p.opaque} << 32, static_cast<std::uint64_t>(p.op),
         static_cast<std::uint64_t>(p.root), static_cast<std::uint64_t>(p.ranks), p.count, std::uint64_t{plan.shape.chunks},
         std::uint64_t{plan.shape.lanes}, std::uint64_t{plan.shape.depth}, std::uint64_t{plan.shape.credit},

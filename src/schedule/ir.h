@@ -139,6 +139,46 @@ struct Strand {
   constexpr std::uint32_t channel(std::uint32_t channel) const { return channel * count + index; }
 };
 
+/// Elements [begin, end) of a block.
+struct Elements {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  constexpr std::uint64_t size() const { return end - begin; }
+
+  /// What chunks [chunk, chunk + of) of `size` elements each are, in the `here` elements from `start` on.
+  static constexpr Elements chunks_of(std::uint64_t start, std::uint64_t here, std::uint64_t size, std::uint32_t chunk,
+                                      std::uint32_t of) {
+    return {start + least(here, chunk * size), start + least(here, (std::uint64_t{chunk} + of) * size)};
+  }
+  // A kernel's compiler has no library.
+  static constexpr std::uint64_t least(std::uint64_t a, std::uint64_t b) { return a < b ? a : b; }
+};
+
+/// How blocks are cut: into windows, and these into chunks, rounded up to the grain. POD.
+struct Division {
+  std::uint64_t window = 0;  ///< elements
+  std::uint32_t chunks = 1;  ///< of a window
+  std::uint32_t grain = 1;   ///< elements
+
+  /// Passes that `count` elements a block take.
+  constexpr std::uint64_t passes(std::uint64_t count) const { return count == 0 ? 0 : (count + window - 1) / window; }
+  /// Elements of a chunk where the window has so many.
+  constexpr std::uint64_t chunk_size(std::uint64_t of) const {
+    return ((of + chunks - 1) / chunks + grain - 1) / grain * grain;
+  }
+};
+
+/// What tells a block's count from others in a message's fingerprint: counts that are alike have tags that are not.
+constexpr std::uint64_t tag_of_count(std::uint64_t count) {
+  // splitmix64's finaliser.
+  std::uint64_t x = count + 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+/// Of a message with several blocks: the tag of those before, with the next one's.
+constexpr std::uint64_t tag_with(std::uint64_t tag, std::uint64_t next) { return 6364136223846793005u * tag + next; }
+
 /// Equal on all ranks, and agreed by its hash.
 struct Plan {
   Problem problem;
@@ -152,8 +192,9 @@ struct Plan {
   std::uint64_t message_bytes = 0;  ///< most that a link's slot holds; the window follows from it
   std::uint64_t hash = 0;
 
+  constexpr Division division() const { return {window, shape.chunks, grain}; }
   /// Passes that `count` elements a block take.
-  std::uint64_t passes(std::uint64_t count) const { return count == 0 ? 0 : (count + window - 1) / window; }
+  std::uint64_t passes(std::uint64_t count) const { return division().passes(count); }
 };
 
 /// Bytes of the longest message of a plan, as its algorithm states it. A window has a grain at least. So where a message
@@ -165,21 +206,15 @@ inline std::uint32_t link_credit(const Plan& plan) { return std::max(most_credit
 
 /// What is wrong with the plan's count, window, grain or chunks, for a sentence; nullptr where elements_of can take them.
 const char* wrong_sizes(const Plan& plan);
+/// Likewise of a division alone.
+const char* wrong_sizes(const Division& division);
 
-/// Elements [begin, end) of a block that chunks [chunk, chunk + chunks) of pass `pass` are, for a block of `count`.
-struct Elements {
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
-  std::uint64_t size() const { return end - begin; }
-};
+/// Elements that chunks [chunk, chunk + chunks) of pass `pass` are, of a block of `count`.
 inline Elements elements_of(const Plan& plan, std::uint64_t count, std::uint64_t pass, std::uint32_t chunk,
                             std::uint32_t chunks) {
   const std::uint64_t start = std::min(count, pass * plan.window);
-  const std::uint64_t window = std::min(plan.window, count - start);
-  const std::uint64_t share = (window + plan.shape.chunks - 1) / plan.shape.chunks;
-  const std::uint64_t chunk_size = (share + plan.grain - 1) / plan.grain * plan.grain;
-  return {start + std::min(window, chunk * chunk_size),
-          start + std::min(window, (std::uint64_t{chunk} + chunks) * chunk_size)};
+  const std::uint64_t here = std::min(plan.window, count - start);
+  return Elements::chunks_of(start, here, plan.division().chunk_size(here), chunk, chunks);
 }
 
 /// The plan's window for links whose slots hold message_bytes: as large as the longest message allows. Also fills grain and

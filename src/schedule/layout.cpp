@@ -82,15 +82,6 @@ class Arranger {
   const std::array<std::uint32_t, 3> blocks_;
 };
 
-/// The step's first operand in the input or the output; nullptr: it has none.
-const Operand* block_operand(const Program& program, const Step& step) {
-  const auto begin = program.operands.begin() + step.operands;
-  const auto end = begin + step.sources + step.destinations;
-  const auto found = std::find_if(
-      begin, end, [](const Operand& each) { return each.place == Place::input || each.place == Place::output; });
-  return found != end ? &*found : nullptr;
-}
-
 /// Lays the pieces of one pass out where blocks have counts of their own.
 class IrregularArranger {
  public:
@@ -114,7 +105,8 @@ class IrregularArranger {
       const std::uint32_t first = step.operands;
       for (std::uint32_t i = 0; i < of_blocks.range.blocks; ++i) {
         layout.message_bytes[s] += layout.pieces[layout.first_piece[first] + i].bytes;
-        layout.tags[s] = 6364136223846793005u * layout.tags[s] + tag_of(block(of_blocks, i).count);
+        const std::uint64_t count = block(of_blocks, i).count;
+        layout.tags[s] = tag_with(layout.tags[s], count <= plan_.window ? 0 : tag_of_count(count));
       }
     }
     layout.first_piece.back() = static_cast<std::uint32_t>(layout.pieces.size());
@@ -134,14 +126,6 @@ class IrregularArranger {
       layout.pieces.push_back({operand.place == Place::link ? of_message : begin + within, bytes});
       of_message += bytes;
     }
-  }
-  /// splitmix64's finaliser: counts that are alike have tags that are not.
-  std::uint64_t tag_of(std::uint64_t count) const {
-    if (count <= plan_.window) return 0;
-    std::uint64_t x = count + 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
   }
   const tutti_block& block(const Operand& operand, std::uint32_t i) const {
     const auto& blocks = buffers_[static_cast<std::size_t>(operand.place)];
@@ -189,6 +173,14 @@ std::byte* lowest(std::span<const tutti_block> blocks) {
   return found;
 }
 
+const Operand* block_operand(const Program& program, const Step& step) {
+  const auto begin = program.operands.begin() + step.operands;
+  const auto end = begin + step.sources + step.destinations;
+  const auto found = std::find_if(
+      begin, end, [](const Operand& each) { return each.place == Place::input || each.place == Place::output; });
+  return found != end ? &*found : nullptr;
+}
+
 bool can_be_irregular(const Program& program) {
   return std::all_of(program.steps.begin(), program.steps.end(),
                      [&](const Step& step) { return block_operand(program, step) != nullptr; });
@@ -233,7 +225,8 @@ std::uint64_t scratch_bytes(const Plan& plan) {
 
 std::uint32_t unit_shift(const Problem& problem) {
   if (!combines(problem.collective) || problem.op == user_operator) return 0;
-  return static_cast<std::uint32_t>(std::countr_zero(element_bytes(fold_kind(problem.type, problem.op).type)));
+  const tutti_type folded = problem.pre_mul ? problem.type : fold_kind(problem.type, problem.op).type;
+  return static_cast<std::uint32_t>(std::countr_zero(element_bytes(folded)));
 }
 
 Lowered lower(const Plan& plan, int rank, Program program, const ProgramOf& program_of, const Cores& cores) {

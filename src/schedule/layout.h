@@ -87,6 +87,8 @@ struct IrregularBuffers {
 /// The lowest address of a buffer's blocks that are not empty, from which its pieces' offsets count; nullptr: all are
 /// empty.
 std::byte* lowest(std::span<const tutti_block> blocks);
+/// The step's first operand in the input or the output, whose blocks say how long its messages are; nullptr: it has none.
+const Operand* block_operand(const Program& program, const Step& step);
 /// Whether blocks may have counts of their own: each of its steps moves blocks of the input or of the output. So both ends
 /// of a message know how long it is. Pure.
 bool can_be_irregular(const Program& program);

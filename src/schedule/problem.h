@@ -28,6 +28,8 @@ struct Problem {
   bool one_fold = false;
   /// Operands that each rank folds: blocks of its input, where that has one otherwise. Those of rank 0 come first.
   std::uint32_t local_operands = 1;
+  /// Whether a kernel multiplies the operands as it reads them; `op` is then TUTTI_SUM. On the host that is done before.
+  bool pre_mul = false;
   std::uint32_t opaque = 0;  ///< bytes of an opaque element, where `type` is then TUTTI_UINT8; 0: it is none
 
   bool operator==(const Problem&) const = default;

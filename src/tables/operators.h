@@ -136,6 +136,12 @@ constexpr FoldKind fold_kind(tutti_type type, tutti_op op) {
   }
 }
 
+/// What a pre-multiplied sum scales and adds: integers of either kind wrap alike.
+constexpr tutti_type scaled_type(tutti_type type) {
+  const ElementTypeInfo row = element_type_info(type);
+  return row.kind == ElementKind::signed_integer ? operators_detail::unsigned_of(row.size) : type;
+}
+
 /// Whether the bits of a result may depend on the order of its operands. Of a user-defined operator nobody knows.
 constexpr bool may_depend_on_order(tutti_type type, tutti_op op) {
   return op == user_operator || depends_on_order(fold_kind(type, op));

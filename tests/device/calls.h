@@ -39,11 +39,13 @@ struct CollectiveCase {
   const char* algorithm = nullptr;
   std::size_t local_operands = 0;  ///< operands that each rank has, as tutti_call.canonical counts those of all; 0: unset
   bool reproducible = false;
+  bool accumulates = false;  ///< in float32
 
   std::string text() const {
     return std::string(name_of(verb)) + " of " + std::to_string(count) + " elements, type " + std::to_string(type) +
            ", op " + std::to_string(op) + ", root " + std::to_string(root) + (in_place ? ", in place" : "") + ", by " +
            (algorithm != nullptr ? algorithm : "any algorithm") + (reproducible ? ", reproducible" : "") +
+           (accumulates ? ", accumulated in float32" : "") +
            (local_operands != 0 ? ", " + std::to_string(local_operands) + " operands a rank" : "");
   }
 };
@@ -109,6 +111,7 @@ inline tutti_status issue(const CollectiveCase& of, const void* send, void* recv
                           tutti_call call = TUTTI_CALL_INIT) {
   if (call.algorithm == nullptr) call.algorithm = of.algorithm;
   if (of.reproducible) call.reproducible = 1;
+  if (of.accumulates) call.accumulate = TUTTI_FLOAT32;
   int ranks = 0;
   if (of.local_operands != 0 && tutti_comm_size(comm, &ranks) == TUTTI_SUCCESS)
     call.canonical = static_cast<std::uint32_t>(of.local_operands) * static_cast<std::uint32_t>(ranks);

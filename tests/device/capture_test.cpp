@@ -18,44 +18,6 @@ tutti_status sum(const Memory& send, const Memory& recv, tutti_comm* comm, tutti
   return tutti_all_reduce(send.data(), recv.data(), kCount, TUTTI_INT32, TUTTI_SUM, comm, stream, call);
 }
 
-/// An instantiated graph.
-class Replay {
- public:
-  Replay() = default;
-  Replay(Replay&& other) noexcept : instance_(std::exchange(other.instance_, nullptr)) {}
-  Replay& operator=(Replay&& other) noexcept {
-    std::swap(instance_, other.instance_);
-    return *this;
-  }
-  Replay(const Replay&) = delete;
-  Replay& operator=(const Replay&) = delete;
-  ~Replay() {
-    if (instance_ != nullptr) api().cuGraphExecDestroy(instance_);
-  }
-
-  /// Captures what `calls` gives to the stream; empty where that failed.
-  static Replay capture(const Stream& stream, cuda::CaptureMode mode, const std::function<void()>& calls) {
-    Replay made;
-    cuda::GraphHandle graph = nullptr;
-    EXPECT_EQ(api().cuStreamBeginCapture_v2(stream.handle(), mode), kOk);
-    calls();
-    EXPECT_EQ(api().cuStreamEndCapture(stream.handle(), &graph), kOk);
-    if (graph == nullptr) return made;
-    EXPECT_EQ(api().cuGraphInstantiateWithFlags(&made.instance_, graph, 0), kOk);
-    EXPECT_EQ(api().cuGraphDestroy(graph), kOk);
-    return made;
-  }
-
-  explicit operator bool() const { return instance_ != nullptr; }
-  void launch(const Stream& stream) const {
-    ASSERT_NE(instance_, nullptr);
-    EXPECT_EQ(api().cuGraphLaunch(instance_, stream.handle()), kOk);
-  }
-
- private:
-  cuda::GraphExecHandle instance_ = nullptr;
-};
-
 class DeviceCapture : public DeviceTest {};
 
 TEST_F(DeviceCapture, AReplayFoldsWhatTheBuffersHoldThen) {

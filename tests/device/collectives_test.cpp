@@ -60,6 +60,8 @@ std::vector<tutti_type> types_of(Verb verb) {
 /// Makes it a call that folds all operands at once, by any algorithm that does.
 void draw_fold(CollectiveCase& call, std::mt19937_64& random) {
   call.algorithm = nullptr;
+  const ElementTypeInfo type = element_type_info(call.type);
+  call.accumulates = type.kind == ElementKind::floating && type.size <= sizeof(float) && random() % 2 == 0;
   call.reproducible = call.verb == Verb::reduce_scatter || random() % 2 == 0;
   if (!call.reproducible) call.local_operands = 1 + random() % 3;
 }

@@ -150,6 +150,44 @@ class Stream {
 inline tutti_stream on(cuda::StreamHandle handle) { return {TUTTI_STREAM_CUDA, handle}; }
 inline tutti_stream on(const Stream& stream) { return on(stream.handle()); }
 
+/// An instantiated graph.
+class Replay {
+ public:
+  Replay() = default;
+  Replay(Replay&& other) noexcept : instance_(std::exchange(other.instance_, nullptr)) {}
+  Replay& operator=(Replay&& other) noexcept {
+    std::swap(instance_, other.instance_);
+    return *this;
+  }
+  Replay(const Replay&) = delete;
+  Replay& operator=(const Replay&) = delete;
+  ~Replay() {
+    if (instance_ != nullptr) api().cuGraphExecDestroy(instance_);
+  }
+
+  /// Captures what `calls` gives to the stream; empty where that failed.
+  static Replay capture(const Stream& stream, cuda::CaptureMode mode, const std::function<void()>& calls) {
+    Replay made;
+    cuda::GraphHandle graph = nullptr;
+    EXPECT_EQ(api().cuStreamBeginCapture_v2(stream.handle(), mode), kOk);
+    calls();
+    EXPECT_EQ(api().cuStreamEndCapture(stream.handle(), &graph), kOk);
+    if (graph == nullptr) return made;
+    EXPECT_EQ(api().cuGraphInstantiateWithFlags(&made.instance_, graph, 0), kOk);
+    EXPECT_EQ(api().cuGraphDestroy(graph), kOk);
+    return made;
+  }
+
+  explicit operator bool() const { return instance_ != nullptr; }
+  void launch(const Stream& stream) const {
+    ASSERT_NE(instance_, nullptr);
+    EXPECT_EQ(api().cuGraphLaunch(instance_, stream.handle()), kOk);
+  }
+
+ private:
+  cuda::GraphExecHandle instance_ = nullptr;
+};
+
 /// Kinds of memory that a buffer may be.
 enum class MemoryKind { device, managed, pinned, pageable };
 inline const char* name_of(MemoryKind kind) {

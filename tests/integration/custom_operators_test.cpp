@@ -269,7 +269,8 @@ TEST(CustomOperatorCalls, ThatAreWrongAreRefused) {
     refused(tutti_op_create_pre_mul_sum(&op, &two, TUTTI_BOOL, TUTTI_MEMORY_HOST, comm), "bool cannot be scaled");
     refused(tutti_op_create_pre_mul_sum(&op, &two, static_cast<tutti_type>(TUTTI_OPAQUE + 4), TUTTI_MEMORY_HOST, comm),
             "cannot be scaled");
-    EXPECT_EQ(tutti_op_create_pre_mul_sum(&op, &two, TUTTI_FLOAT32, TUTTI_MEMORY_CUDA, comm), TUTTI_UNSUPPORTED);
+    refused(tutti_op_create_pre_mul_sum(&op, &two, TUTTI_FLOAT32, static_cast<tutti_memory_kind>(77), comm),
+            "memory of kind 77");
     refused(tutti_op_destroy(TUTTI_SUM, comm), "has no operator 0 to destroy");
     std::vector<float> data(8, 1);
     const auto call = [&](tutti_type type, tutti_op with, const tutti_call* options = nullptr) {
@@ -277,6 +278,8 @@ TEST(CustomOperatorCalls, ThatAreWrongAreRefused) {
     };
     refused(call(TUTTI_FLOAT32, static_cast<tutti_op>(300)), "has no operator 300");
     refused(call(TUTTI_FLOAT32, static_cast<tutti_op>(255)), "operator 255 does not exist");
+    ASSERT_EQ(tutti_op_create_pre_mul_sum(&op, &two, TUTTI_FLOAT32, TUTTI_MEMORY_CUDA, comm), TUTTI_SUCCESS);
+    refused(call(TUTTI_FLOAT32, op), "scalar lies in CUDA memory, and the call is of host memory");
     ASSERT_EQ(tutti_op_create_pre_mul_sum(&op, &two, TUTTI_FLOAT32, TUTTI_MEMORY_AUTO, comm), TUTTI_SUCCESS);
     refused(call(TUTTI_FLOAT64, op), "scales float32, and the call is of float64");
     EXPECT_EQ(call(TUTTI_FLOAT32, op), TUTTI_SUCCESS) << last_error();

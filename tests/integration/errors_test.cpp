@@ -69,14 +69,6 @@ TEST(Errors, ARankThatLeavesIsNotSaidToHaveDied) {
   }
 }
 
-TEST(Errors, WhatIsNotThereYetIsUnsupportedWithASentence) {
-  const Ranks ranks(1);
-  const float scalar = 1;
-  tutti_op op = TUTTI_OP_LIMIT;
-  EXPECT_EQ(tutti_op_create_pre_mul_sum(&op, &scalar, TUTTI_FLOAT32, TUTTI_MEMORY_CUDA, ranks[0]), TUTTI_UNSUPPORTED);
-  EXPECT_THAT(last_error(), HasSubstr("a scalar in CUDA memory is not there yet"));
-}
-
 TEST(Errors, CreationRefusesBadRanksTransportsAndAlgorithms) {
   tutti_unique_id id;
   ASSERT_EQ(tutti_get_unique_id(&id), TUTTI_SUCCESS);

@@ -1,9 +1,10 @@
 // One rank's program as the device executor reads it: plain arrays one behind the other. There is no address in them. So
 // the whole can be copied into device memory, into a block's shared memory or into a launch's parameters.
 //
-//     Blob | lanes | steps | operands | pieces of full passes | pieces of the last pass | dependencies | links
+//     Blob | lanes | steps | operands | pieces of full passes | pieces of the last pass | blocks | dependencies | links
 //
-// All strands of all calls of a plan share a blob. What a call adds (addresses, its number, links) is elsewhere.
+// All strands of all calls of a plan share a blob. What a call adds (addresses, its number, links) is elsewhere. The blob
+// of an irregular plan has blocks in the place of pieces: how long they are comes with the call, too (BoundBlock).
 #pragma once
 
 #include <cstddef>
@@ -20,7 +21,7 @@ struct BlobLane {
   std::uint32_t count;
 };
 
-/// As Step. message_bytes: of its messages, in a full pass and in the last one.
+/// As Step. message_bytes: of its messages, in a full pass and in the last one; 0 in an irregular blob.
 struct BlobStep {
   std::uint64_t message_bytes[2];
   std::uint32_t operands;
@@ -29,9 +30,15 @@ struct BlobStep {
   std::uint32_t dependencies;
   std::uint16_t dependency_count;
   std::uint16_t flags;
+  // In an irregular blob: which of its operands has the blocks that it moves (block_operand), and what it moves of each.
+  std::uint32_t sized_by;
+  std::uint32_t chunk;
+  std::uint32_t chunks;
+  std::uint32_t unused;
 };
 
-/// As Operand, with its pieces in both arrays of them.
+/// As Operand, with its pieces in both arrays of them. In an irregular blob each piece is one of its array of blocks: an
+/// index into the call's BoundBlocks, or into the scratch's blocks.
 struct BlobOperand {
   std::uint32_t piece;  ///< its first
   std::uint32_t pieces;
@@ -72,12 +79,16 @@ struct alignas(16) Blob {
   std::uint32_t depth;
   std::uint32_t most_operands;  ///< of a step
   std::uint32_t protocol;       ///< a Protocol, of all links
-  BlobArray lanes, steps, operands, full_pieces, last_pieces, dependencies, links;
+  std::uint32_t element_bytes;  ///< of an irregular plan; else 0, as the next two
+  std::uint64_t window;         ///< elements of a block that a pass covers
+  std::uint64_t chunk;          ///< elements of a chunk, where the window is whole
+  BlobArray lanes, steps, operands, full_pieces, last_pieces, blocks, dependencies, links;
 
   template <typename T>
   TUTTI_HOST_DEVICE const T* array(const BlobArray& which) const {
     return reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(this) + which.begin);
   }
+  TUTTI_HOST_DEVICE bool is_irregular() const { return window != 0; }
   TUTTI_HOST_DEVICE bool is_last(std::uint64_t pass) const { return pass + 1 == passes; }
   TUTTI_HOST_DEVICE const BlobPiece* pieces_at(std::uint64_t pass) const {
     return array<BlobPiece>(is_last(pass) ? last_pieces : full_pieces);

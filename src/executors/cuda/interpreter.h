@@ -23,11 +23,19 @@ using WordElement = std::conditional_t<kIsBitwise<Op>, std::uint64_t, T>;
 template <typename T, typename Op>
 struct FoldBy {
   using Word = std::conditional_t<sizeof(T) <= line_data_bytes, WordFold<WordElement<T, Op>, Op>, NoWordFold>;
+  /// Whether the call's own operands are scaled as they are loaded.
+  static constexpr bool scales = std::is_same_v<Op, PreMulSum>;
+  TUTTI_DEVICE static std::uint64_t scale(std::uint64_t word, const std::byte* scalar) {
+    if constexpr (scales && sizeof(T) <= line_data_bytes) return scaled_word<T>(word, scalar);
+    return word;
+  }
   TUTTI_DEVICE static void run(const SweepArguments& arguments, Sweeper self) { BlockSweep<T, Op>(arguments, self).run(); }
 };
 /// For collectives that fold nothing: counts are of bytes.
 struct CopyOnly {
   using Word = WordFold<std::uint64_t, Sum>;
+  static constexpr bool scales = false;
+  TUTTI_DEVICE static std::uint64_t scale(std::uint64_t word, const std::byte*) { return word; }
   TUTTI_DEVICE static void run(const SweepArguments& arguments, Sweeper self) { copy_in_block(arguments, self); }
 };
 
@@ -70,6 +78,7 @@ class Interpreter {
     std::uint32_t step;      ///< of the lane
     std::uint64_t pass;      ///< of the plan
     const BlobStep* now;
+    bool is_empty;  ///< its messages are of 0 bytes in this pass: it has nothing to do
   };
 
   // ---- The turn.
@@ -195,7 +204,7 @@ class Interpreter {
     at.lane = task % blob.lanes.count;
     at.steps = steps_of(at, at.lane);
     at.begin = retired_before(at, at.lane);
-    at.end = at.begin + Strand{at.strand, blob.strands}.passes(blob.passes) * at.steps;
+    at.end = at.begin + Strand{at.strand, blob.strands}.passes(job_of(at).passes) * at.steps;
     return at;
   }
   TUTTI_DEVICE const Job& job_of(const Position& at) const { return jobs_[at.job]; }
@@ -206,8 +215,8 @@ class Interpreter {
   }
   /// Steps that a lane of the strand has retired for jobs before this one.
   TUTTI_DEVICE std::uint64_t retired_before(const Position& at, std::uint32_t lane) const {
-    const Blob& blob = *job_of(at).blob;
-    return job_of(at).earlier_uses * Strand{at.strand, blob.strands}.passes(blob.passes) * steps_of(at, lane);
+    const Job& job = job_of(at);
+    return job.earlier_uses * Strand{at.strand, job.blob->strands}.passes(job.passes) * steps_of(at, lane);
   }
   TUTTI_DEVICE bool is_finished(const Position& at) const { return DeviceWords::load_acquire(at.task->retired) >= at.end; }
 
@@ -222,7 +231,7 @@ class Interpreter {
     while (retired < at.end) {
       set_step(at, retired - at.begin);
       if (!await_step(at)) break;
-      if (bytes_of(at) != 0 && !run_step(at)) break;
+      if (!at.is_empty && !run_step(at)) break;
       ++retired;
       // Whose steps are always ready waits nowhere.
       if (retired % look_every == 0) look(at);
@@ -246,9 +255,8 @@ class Interpreter {
     at.step = static_cast<std::uint32_t>(retired % at.steps);
     at.pass = Strand{at.strand, blob.strands}.pass(at.own_pass);
     at.now = blob.array<BlobStep>(blob.steps) + blob.array<BlobLane>(blob.lanes)[at.lane].first + at.step;
-  }
-  TUTTI_DEVICE std::uint64_t bytes_of(const Position& at) const {
-    return at.now->message_bytes[job_of(at).blob->is_last(at.pass) ? 1 : 0];
+    at.is_empty =
+        job_of(at).bound != nullptr ? is_beyond_blocks(at) : at.now->message_bytes[blob.is_last(at.pass) ? 1 : 0] == 0;
   }
   TUTTI_DEVICE void retire(const Position& at, std::uint64_t retired) const {
     // Release: who waits for this step may use what it wrote.
@@ -284,7 +292,7 @@ class Interpreter {
       const Dependency& on = all[d];
       if (at.own_pass >= on.distance && !has_retired(at, on.lane, at.own_pass - on.distance, on.step + 1)) return false;
     }
-    if (bytes_of(at) == 0) return true;
+    if (at.is_empty) return true;
     const std::uint32_t operands = operands_of(at);
     for (std::uint32_t o = group_.rank(); o < operands; o += group_.size()) {
       if (!is_link_ready(at, o)) return false;
@@ -340,7 +348,8 @@ class Interpreter {
       if (!sweep_lines(at)) return false;
     } else {
       const std::uint32_t pieces = operand(at, 0).pieces;
-      for (std::uint32_t p = 0; p < pieces; ++p) sweep_piece(at, p);
+      std::uint64_t begin = 0;
+      for (std::uint32_t p = 0; p < pieces; ++p) begin = sweep_piece(at, p, begin);
       group_.barrier();  // all have read and written
     }
     const std::uint32_t operands = operands_of(at);
@@ -352,7 +361,7 @@ class Interpreter {
       const BlobOperand& which = operand(at, o);
       if (which.place != Place::link) continue;
       const std::uint64_t found = fingerprint_at(at, link_of(at, which.link));
-      if (found == job_words(at.job).fingerprint) continue;
+      if (found == fingerprint_of(at)) continue;
       JobRecord record{};
       record.fingerprint = found;
       record.peer = link_of(at, which.link).peer;
@@ -360,6 +369,11 @@ class Interpreter {
       return true;
     }
     return false;
+  }
+  /// Of the step's messages.
+  TUTTI_DEVICE std::uint64_t fingerprint_of(const Position& at) const {
+    const std::uint64_t fingerprint = job_words(at.job).fingerprint;
+    return job_of(at).bound != nullptr ? fingerprint + tag_of(at) : fingerprint;
   }
   /// Of the operation whose message lies there. It has come.
   TUTTI_DEVICE std::uint64_t fingerprint_at(const Position& at, const DeviceLinkEnd& end) const {
@@ -369,44 +383,79 @@ class Interpreter {
     return found;
   }
 
+  /// A piece of a step, and where it begins in the step's messages: pieces lie one behind the other there.
+  struct Piece {
+    std::uint32_t index;
+    std::uint64_t begin;
+  };
   /// Where an operand's piece lies.
-  TUTTI_DEVICE std::byte* address(const Position& at, std::uint32_t o, std::uint32_t piece) const {
+  TUTTI_DEVICE std::byte* address(const Position& at, std::uint32_t o, const Piece& piece) const {
     const BlobOperand& which = operand(at, o);
-    const std::uint64_t offset = job_of(at).blob->pieces_at(at.pass)[which.piece + piece].offset;
-    if (which.place == Place::link) {
-      return slot(link_of(at, which.link)) + offset;
-    }
-    return job_of(at).buffers[static_cast<std::uint32_t>(which.place)] +
-           job_of(at).blob->window_begin(which.place, at.pass) + offset;
+    const Job& job = job_of(at);
+    if (which.place == Place::link) return slot(link_of(at, which.link)) + piece.begin;
+    if (job.bound != nullptr) return bound_address(at, which, piece.index);
+    return job.buffers[static_cast<std::uint32_t>(which.place)] + job.blob->window_begin(which.place, at.pass) +
+           job.blob->pieces_at(at.pass)[which.piece + piece.index].offset;
   }
-  TUTTI_DEVICE void sweep_piece(const Position& at, std::uint32_t piece) {
-    const std::uint64_t bytes = piece_bytes(at, piece);
-    if (bytes == 0) return;
+  TUTTI_DEVICE std::uint64_t piece_bytes(const Position& at, std::uint32_t piece) const {
+    if (job_of(at).bound != nullptr) return elements(at, piece).size() * job_of(at).blob->element_bytes;
+    return job_of(at).blob->pieces_at(at.pass)[operand(at, 0).piece + piece].bytes;
+  }
+  /// The next one begins where this one ends.
+  TUTTI_DEVICE std::uint64_t sweep_piece(const Position& at, std::uint32_t index, std::uint64_t begin) {
+    const Piece piece{index, begin};
+    const std::uint64_t bytes = piece_bytes(at, index);
+    if (bytes == 0) return begin;
     group_.barrier();  // the piece before is done with the storage
     for (std::uint32_t o = group_.rank(); o < at.now->sources; o += group_.size()) places_[o] = address(at, o, piece);
     const std::uint32_t targets = place_targets(at, piece, divide_by(at));
     group_.barrier();
-    if (targets == 0) return;
-    Fold::run(
-        {places_, places_ + at.now->sources, at.now->sources, targets, bytes >> job_of(at).blob->unit_shift, divide_by(at)},
-        {group_.rank(), group_.size()});
+    if (targets == 0) return begin + bytes;
+    SweepArguments sweep{
+        places_, places_ + at.now->sources, at.now->sources, targets, bytes >> job_of(at).blob->unit_shift, divide_by(at)};
+    if constexpr (Fold::scales) name_scaled(at, sweep);
+    Fold::run(sweep, {group_.rank(), group_.size()});
+    return begin + bytes;
+  }
+  /// The call's own operands, which follow each other (check_scaling).
+  TUTTI_DEVICE void name_scaled(const Position& at, SweepArguments& sweep) const {
+    for (std::uint32_t o = 0; o < at.now->sources; ++o) {
+      if (!is_scaled(at, o)) continue;
+      if (sweep.scaled_end == 0) sweep.scaled_begin = o;
+      sweep.scaled_end = o + 1;
+    }
+    sweep.scalar = scalar(at);
+  }
+  TUTTI_DEVICE bool is_scaled(const Position& at, std::uint32_t o) const {
+    return Fold::scales && operand(at, o).place == Place::input;
+  }
+  TUTTI_DEVICE const std::byte* scalar(const Position& at) const {
+    const Job& job = job_of(at);
+    return job.scalar_at != nullptr ? job.scalar_at : reinterpret_cast<const std::byte*>(job.scalar);
   }
   /// Those that are written, one behind the other: each thread goes through all, so that all know how many there are.
-  TUTTI_DEVICE std::uint32_t place_targets(const Position& at, std::uint32_t piece, std::uint64_t divide_by) const {
+  TUTTI_DEVICE std::uint32_t place_targets(const Position& at, const Piece& piece, std::uint64_t divide_by) const {
     std::uint32_t targets = 0;
     const std::uint32_t operands = operands_of(at);
+    const std::byte* const copied = copied_from(at, piece, divide_by);
     for (std::uint32_t o = at.now->sources; o < operands; ++o) {
-      if (!is_written(at, o, piece, divide_by)) continue;
-      if (targets % group_.size() == group_.rank()) places_[at.now->sources + targets] = address(at, o, piece);
+      std::byte* const to = target(at, o, piece, copied);
+      if (to == nullptr) continue;
+      if (targets % group_.size() == group_.rank()) places_[at.now->sources + targets] = to;
       ++targets;
     }
     return targets;
   }
-  /// All messages go by link, so memory that only serves to be offered from need not be written. Nor need what is there
-  /// already.
-  TUTTI_DEVICE bool is_written(const Position& at, std::uint32_t o, std::uint32_t piece, std::uint64_t divide_by) const {
-    if (operand(at, o).only_offered != 0) return false;
-    return at.now->sources != 1 || divide_by > 1 || address(at, o, piece) != address(at, 0, piece);
+  /// Where the piece lies already, which the step only copies; nullptr: it lies nowhere yet.
+  TUTTI_DEVICE const std::byte* copied_from(const Position& at, const Piece& piece, std::uint64_t divide_by) const {
+    return at.now->sources == 1 && divide_by <= 1 && !is_scaled(at, 0) ? address(at, 0, piece) : nullptr;
+  }
+  /// Where an operand is written; nullptr: not at all. All messages go by link, so memory that only serves to be offered
+  /// from need not be written. Nor need what is there already.
+  TUTTI_DEVICE std::byte* target(const Position& at, std::uint32_t o, const Piece& piece, const std::byte* copied) const {
+    if (operand(at, o).only_offered != 0) return nullptr;
+    std::byte* const to = address(at, o, piece);
+    return to != copied ? to : nullptr;
   }
   TUTTI_DEVICE std::uint64_t divide_by(const Position& at) const {
     return (at.now->flags & last_touch) != 0 ? job_of(at).blob->divide_by : 0;
@@ -420,8 +469,52 @@ class Interpreter {
     *end.carried = n + 1;
     if (o < at.now->sources) return ReceivingEnd<SystemWords>{end.arrived, end.credit}.release(n);
     if (has_lines(at)) return;
-    end.fingerprints[n % end.slot_count] = job_words(at.job).fingerprint;
+    end.fingerprints[n % end.slot_count] = fingerprint_of(at);
     SendingEnd<SystemWords>{end.credit, end.arrived, end.slot_count}.publish(n);
+  }
+
+  // ---- What a step of a v-variant moves: its blocks come with the call.
+
+  TUTTI_DEVICE std::uint32_t block_of(const Position& at, const BlobOperand& which, std::uint32_t piece) const {
+    const Blob& blob = *job_of(at).blob;
+    return blob.array<std::uint32_t>(blob.blocks)[which.piece + piece];
+  }
+  /// The block that a piece is of, in every operand.
+  TUTTI_DEVICE const BoundBlock& sizing_block(const Position& at, std::uint32_t piece) const {
+    return job_of(at).bound[block_of(at, operand(at, at.now->sized_by), piece)];
+  }
+  /// What it is of that block.
+  TUTTI_DEVICE Elements elements(const Position& at, std::uint32_t piece) const {
+    const Blob& blob = *job_of(at).blob;
+    const BoundBlock& block = sizing_block(at, piece);
+    const std::uint64_t start = Elements::least(block.count, at.pass * blob.window);
+    const std::uint64_t here = Elements::least(blob.window, block.count - start);
+    return Elements::chunks_of(start, here, here == blob.window ? blob.chunk : block.chunk, at.now->chunk, at.now->chunks);
+  }
+  /// Whether all of its blocks have ended.
+  TUTTI_DEVICE bool is_beyond_blocks(const Position& at) const {
+    const std::uint32_t pieces = operand(at, 0).pieces;
+    std::uint64_t bytes = 0;
+    TUTTI_ROLLED
+    for (std::uint32_t p = 0; p < pieces; ++p) bytes += elements(at, p).size();
+    return bytes == 0;
+  }
+  /// What tells the counts of the step's blocks from others.
+  TUTTI_DEVICE std::uint64_t tag_of(const Position& at) const {
+    const std::uint32_t pieces = operand(at, 0).pieces;
+    std::uint64_t tag = 0;
+    TUTTI_ROLLED
+    for (std::uint32_t p = 0; p < pieces; ++p) tag = tag_with(tag, sizing_block(at, p).tag);
+    return tag;
+  }
+  TUTTI_DEVICE std::byte* bound_address(const Position& at, const BlobOperand& which, std::uint32_t piece) const {
+    const Job& job = job_of(at);
+    const std::uint64_t element = job.blob->element_bytes, window = job.blob->window;
+    const std::uint64_t begin = elements(at, piece).begin;
+    const std::uint32_t block = block_of(at, which, piece);
+    if (which.place != Place::scratch) return job.bound[block].at + begin * element;
+    return job.buffers[2] + job.blob->window_begin(Place::scratch, at.pass) +
+           (block * window + begin - at.pass * window) * element;
   }
 
   // ---- One step whose messages go by lines: a message is its fingerprint and the bytes behind it, eight in a line.
@@ -434,7 +527,7 @@ class Interpreter {
     for (std::uint32_t o = at.now->sources + group_.rank(); o < operands; o += group_.size()) {
       if (operand(at, o).place != Place::link) continue;
       const DeviceLinkEnd& end = link_of(at, operand(at, o).link);
-      SystemLine::put(line_in(slot(end), 0), *end.carried, job_words(at.job).fingerprint);
+      SystemLine::put(line_in(slot(end), 0), *end.carried, fingerprint_of(at));
     }
     std::uint64_t begin = 0;
     const std::uint32_t pieces = operand(at, 0).pieces;
@@ -451,7 +544,8 @@ class Interpreter {
     if (begin == end) return end;
     group_.barrier();  // the piece before is done with the storage
     const std::uint32_t operands = operands_of(at);
-    for (std::uint32_t o = group_.rank(); o < operands; o += group_.size()) line_places_[o] = line_operand(at, o, piece);
+    for (std::uint32_t o = group_.rank(); o < operands; o += group_.size())
+      line_places_[o] = line_operand(at, o, {piece, begin});
     group_.barrier();
     // Last what begins in this piece and ends behind it, or at the message's end. One loop, so that its body is there once.
     bool has_part =
@@ -465,16 +559,14 @@ class Interpreter {
     }
     return end;
   }
-  TUTTI_DEVICE std::uint64_t piece_bytes(const Position& at, std::uint32_t piece) const {
-    return job_of(at).blob->pieces_at(at.pass)[operand(at, 0).piece + piece].bytes;
-  }
-  TUTTI_DEVICE LineOperand line_operand(const Position& at, std::uint32_t o, std::uint32_t piece) const {
+  TUTTI_DEVICE LineOperand line_operand(const Position& at, std::uint32_t o, const Piece& piece) const {
     const BlobOperand& which = operand(at, o);
     if (which.place == Place::link) {
       const DeviceLinkEnd& end = link_of(at, which.link);
       return {slot(end), *end.carried + 1};
     }
-    return {o < at.now->sources || is_written(at, o, piece, divide_by(at)) ? address(at, o, piece) : nullptr, 0};
+    if (o < at.now->sources) return {address(at, o, piece), 0};
+    return {target(at, o, piece, copied_from(at, piece, divide_by(at))), 0};
   }
 
   /// One line's worth of a step: where it begins and whether it is a part of more than the piece.
@@ -487,7 +579,10 @@ class Interpreter {
   TUTTI_DEVICE void run_line(const Position& at, const LineAt& which) {
     typename Fold::Word word;
     TUTTI_ROLLED
-    for (std::uint32_t s = 0; s < at.now->sources; ++s) word.add(load_word(at, s, which));
+    for (std::uint32_t s = 0; s < at.now->sources; ++s) {
+      const std::uint64_t loaded = load_word(at, s, which);
+      word.add(is_scaled(at, s) ? Fold::scale(loaded, scalar(at)) : loaded);
+    }
     const std::uint64_t result = word.result(divide_by(at));
     const std::uint32_t operands = operands_of(at);
     TUTTI_ROLLED
@@ -533,7 +628,7 @@ class Interpreter {
       const std::uint64_t byte = which.line * line_data_bytes + i;
       for (; piece < pieces && byte >= begin + piece_bytes(at, piece); ++piece) begin += piece_bytes(at, piece);
       if (piece == pieces) return;
-      visit(address(at, o, piece) + (byte - begin), i);
+      visit(address(at, o, {piece, begin}) + (byte - begin), i);
     }
   }
   /// The line is on its way, unless the launch was stopped.
@@ -591,7 +686,7 @@ class Interpreter {
   }
   /// Whom the step waits for; -1: another lane.
   TUTTI_DEVICE std::int32_t awaited_peer(const Position& at) const {
-    const std::uint32_t operands = bytes_of(at) == 0 ? 0 : operands_of(at);
+    const std::uint32_t operands = at.is_empty ? 0 : operands_of(at);
     for (std::uint32_t o = 0; o < operands; ++o) {
       if (!is_link_ready(at, o)) return link_of(at, operand(at, o).link).peer;
     }

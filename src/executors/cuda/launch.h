@@ -63,20 +63,33 @@ struct JobRecord {
   std::uint64_t pass;  ///< of the plan
 };
 
+/// A block of one call of a v-variant, anywhere in the caller's memory.
+struct BoundBlock {
+  std::byte* at;
+  std::uint64_t count;  ///< of the problem's elements
+  std::uint64_t tag;    ///< of that count: tag_of_count
+  std::uint64_t chunk;  ///< elements of a chunk of its last window, where that is no whole one
+};
+
 /// One collective of one rank.
 struct Job {
   const Blob* blob;
-  std::byte* buffers[3];  ///< by Place: input (only read), output, scratch
-  DeviceLinkEnd* links;   ///< strand by strand, each as many as the blob's
-  Task* tasks;            ///< strand by strand, each as many as the blob has lanes
+  const BoundBlock* bound;  ///< of an irregular blob: the input's blocks, then the output's; else nullptr
+  std::byte* buffers[3];    ///< by Place: input (only read), output, scratch. Bound blocks have addresses of their own
+  DeviceLinkEnd* links;     ///< strand by strand, each as many as the blob's
+  Task* tasks;              ///< strand by strand, each as many as the blob has lanes
   JobRecord* record;
   /// Of its operation: the plan's hash or, where the host knows what came before, of all operations so far.
   std::uint64_t operation_hash;
   std::uint64_t limit_ns;      ///< from when a block comes to it; 0: none
+  std::uint64_t passes;        ///< of the plan: the blob's, or as the bound blocks have it
   std::uint32_t operation;     ///< its number in the launch; jobs lie in the order of these
   std::uint32_t work;          ///< tasks that have any step to run
   std::uint32_t predecessor;   ///< 1 + the rank's last job before it that has work; 0: none
   std::uint32_t earlier_uses;  ///< jobs before it with the same tasks
+  // Of a pre-multiplied sum: the element that the rank's operands are multiplied by.
+  const std::byte* scalar_at;  ///< in memory, which is read when the job runs; nullptr: it is this one
+  device::Word64 scalar[2];
 };
 
 /// The order of a team's launches, on its device: the links of its ranks are one launch's at a time. Begins at 0.
@@ -132,7 +145,7 @@ constexpr std::uint32_t launch_layout() {
   for (const std::size_t size :
        {sizeof(Launch), sizeof(Job), sizeof(Task), sizeof(JobRecord), sizeof(LaunchOrder), sizeof(LaunchWords),
         sizeof(JobWords), sizeof(DeviceLinkEnd), sizeof(Blob), sizeof(BlobLane), sizeof(BlobStep), sizeof(BlobOperand),
-        sizeof(BlobPiece), sizeof(BlobLink), sizeof(Dependency)}) {
+        sizeof(BlobPiece), sizeof(BlobLink), sizeof(Dependency), sizeof(BoundBlock)}) {
     hash = hash * 31 + static_cast<std::uint32_t>(size);
   }
   return hash;

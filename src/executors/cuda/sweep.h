@@ -42,6 +42,10 @@ struct SweepArguments {
   std::uint32_t destination_count;
   std::uint64_t count;      ///< elements
   std::uint64_t divide_by;  ///< 0 or 1: nothing
+  // Of a PreMulSum: sources [scaled_begin, scaled_end) are multiplied by the element at `scalar` first.
+  std::uint32_t scaled_begin = 0;
+  std::uint32_t scaled_end = 0;
+  const std::byte* scalar = nullptr;
 };
 
 /// Bytes that a thread loads or stores at once.
@@ -64,6 +68,14 @@ TUTTI_DEVICE Wide<T> finished(Wide<T> total, std::uint64_t divide_by) {
   return canonical(total);
 }
 
+/// An element times the one at `scalar`, rounded to the type: scale() of src/reduction.
+template <typename T>
+TUTTI_DEVICE T scaled(T element, const std::byte* scalar) {
+  T by;
+  __builtin_memcpy(&by, scalar, sizeof by);
+  return narrow<T>(canonical(Prod()(widen(element), widen(by))));
+}
+
 /// Folds elements of type T by Op, of operators.h.
 template <typename T, typename Op>
 class BlockSweep {
@@ -74,9 +86,10 @@ class BlockSweep {
   TUTTI_DEVICE void run() const {
     // One source is copied, every bit, as on the host. Sums of one integer are the integer.
     if constexpr (sizeof(T) == pack_bytes) {
-      if (arguments_.source_count == 1) return copy_halves();
+      if (arguments_.source_count == 1 && !is_scaled(0)) return copy_halves();
     } else if constexpr (!std::is_integral_v<T>) {
-      if (arguments_.source_count == 1 && arguments_.divide_by <= 1) return BlockSweep<Bits, Sum>(arguments_, self_).run();
+      if (arguments_.source_count == 1 && arguments_.divide_by <= 1 && !is_scaled(0))
+        return BlockSweep<Bits, Sum>(arguments_, self_).run();
     }
     const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(arguments_.destinations[0]);
     const std::uintptr_t differ = difference(first);
@@ -107,6 +120,14 @@ class BlockSweep {
     PackValue of[kPackValues];
   };
 
+  TUTTI_DEVICE bool is_scaled(std::uint32_t source) const {
+    if constexpr (!std::is_same_v<Op, PreMulSum>) return false;
+    return source >= arguments_.scaled_begin && source < arguments_.scaled_end;
+  }
+  /// An element of a source, as it is folded.
+  TUTTI_DEVICE Value operand(std::uint32_t source, T element) const {
+    return widen(is_scaled(source) ? scaled(element, arguments_.scalar) : element);
+  }
   /// Of elements that no integer is as long as.
   TUTTI_DEVICE void copy_halves() const {
     SweepArguments halves = arguments_;
@@ -152,14 +173,14 @@ class BlockSweep {
       pack.words[i / kInWord] |= std::uint32_t{bits_as<Bits>(element)} << (i % kInWord * 8 * sizeof(T));
     }
   }
-  TUTTI_DEVICE static Values unpacked(const Pack& pack) {
+  TUTTI_DEVICE Values unpacked(std::uint32_t source, const Pack& pack) const {
     Values values;
     TUTTI_UNROLLED
     for (std::uint32_t i = 0; i < kPackValues; ++i) {
       if constexpr (kIsBitwise<Op>) {
         values.of[i] = pack.words[i];
       } else {
-        values.of[i] = widen(element_of(pack, i));
+        values.of[i] = operand(source, element_of(pack, i));
       }
     }
     return values;
@@ -204,14 +225,14 @@ class BlockSweep {
     };
     Values total[kCount];
     TUTTI_UNROLLED
-    for (std::uint32_t i = 0; i < kCount; ++i) total[i] = unpacked(load(0, i));
+    for (std::uint32_t i = 0; i < kCount; ++i) total[i] = unpacked(0, load(0, i));
     TUTTI_ROLLED
     for (std::uint32_t s = 1; s < arguments_.source_count; ++s) {
       Pack next[kCount];
       TUTTI_UNROLLED
       for (std::uint32_t i = 0; i < kCount; ++i) next[i] = load(s, i);
       TUTTI_UNROLLED
-      for (std::uint32_t i = 0; i < kCount; ++i) combine(total[i], unpacked(next[i]));
+      for (std::uint32_t i = 0; i < kCount; ++i) combine(total[i], unpacked(s, next[i]));
     }
     TUTTI_UNROLLED
     for (std::uint32_t i = 0; i < kCount; ++i) {
@@ -226,10 +247,10 @@ class BlockSweep {
   TUTTI_DEVICE void run_elements(std::uint64_t begin, std::uint64_t end, bool aligned) const {
     TUTTI_ROLLED
     for (std::uint64_t e = begin + self_.rank; e < end; e += self_.size) {
-      Value total = load_element(arguments_.sources[0] + e * sizeof(T), aligned);
+      Value total = operand(0, load_element(arguments_.sources[0] + e * sizeof(T), aligned));
       TUTTI_ROLLED
       for (std::uint32_t s = 1; s < arguments_.source_count; ++s)
-        total = Op()(total, load_element(arguments_.sources[s] + e * sizeof(T), aligned));
+        total = Op()(total, operand(s, load_element(arguments_.sources[s] + e * sizeof(T), aligned)));
       const T element = narrow<T>(finished(total));
       TUTTI_ROLLED
       for (std::uint32_t d = 0; d < arguments_.destination_count; ++d)
@@ -239,11 +260,11 @@ class BlockSweep {
 
   // A processor may refuse to load what lies across its alignment. That goes byte by byte, as memcpy does where nothing is
   // known of the address.
-  TUTTI_DEVICE static Value load_element(const std::byte* from, bool aligned) {
-    if (aligned) return widen(*reinterpret_cast<const T*>(from));
+  TUTTI_DEVICE static T load_element(const std::byte* from, bool aligned) {
+    if (aligned) return *reinterpret_cast<const T*>(from);
     T element;
     __builtin_memcpy(&element, from, sizeof element);
-    return widen(element);
+    return element;
   }
   TUTTI_DEVICE static void store_element(std::byte* to, T element, bool aligned) {
     if (aligned) {
@@ -290,6 +311,16 @@ class WordFold {
   std::uint32_t words_ = 0;
   Wide<T> total_[kElements] = {};
 };
+
+/// A word's elements, scaled.
+template <typename T>
+TUTTI_DEVICE std::uint64_t scaled_word(std::uint64_t word, const std::byte* scalar) {
+  std::uint64_t bits = 0;
+  TUTTI_UNROLLED
+  for (std::uint32_t shift = 0; shift < 64; shift += 8 * sizeof(T))
+    bits |= std::uint64_t{bits_as<BitsOf<T>>(scaled(bits_as<T>(static_cast<BitsOf<T>>(word >> shift)), scalar))} << shift;
+  return bits;
+}
 
 /// In the place of a WordFold of elements that no word holds: nobody asks for it.
 class NoWordFold {

@@ -115,8 +115,11 @@ TEST(Blob, SaysWhatTheHostsLayoutsSay) {
 /// Follows an accepted blob wherever a kernel would go.
 class Walk {
  public:
-  Walk(std::span<const std::byte> bytes, const BufferBytes& buffers)
-      : bytes_(bytes), buffers_(buffers), blob_(*reinterpret_cast<const Blob*>(bytes.data())) {}
+  Walk(std::span<const std::byte> bytes, const BufferBytes& buffers, std::uint64_t message_bytes)
+      : bytes_(bytes),
+        buffers_(buffers),
+        message_bytes_(message_bytes),
+        blob_(*reinterpret_cast<const Blob*>(bytes.data())) {}
 
   /// Whether the first and the last passes lead nowhere else.
   bool stays_inside() const {
@@ -160,6 +163,9 @@ class Walk {
     const BlobArray& which = blob_.is_last(pass) ? blob_.last_pieces : blob_.full_pieces;
     const auto pieces = elements<BlobPiece>(which, operand.piece, operand.pieces);
     if (pieces.size() != operand.pieces) return false;
+    std::uint64_t message = 0;
+    for (const BlobPiece& piece : pieces) message += piece.bytes;
+    if (linked && message > message_bytes_) return false;
     return std::all_of(pieces.begin(), pieces.end(), [&](const BlobPiece& piece) {
       return linked || piece.bytes == 0 || piece_stays(piece, operand.place, pass);
     });
@@ -172,8 +178,20 @@ class Walk {
 
   std::span<const std::byte> bytes_;
   const BufferBytes& buffers_;
+  const std::uint64_t message_bytes_;
   const Blob& blob_;
 };
+
+/// Plants a few faults.
+void change(std::span<std::byte> bytes, std::mt19937_64& random) {
+  const std::size_t changes = 1 + random() % 3;
+  for (std::size_t c = 0; c < changes; ++c) {
+    // Every other one in the beginning, where all arrays hang; and small changes, which are the likeliest to pass.
+    const std::size_t at = random() % (c % 2 == 0 ? sizeof(Blob) : bytes.size());
+    const auto small = static_cast<std::byte>(1u << random() % 8);
+    bytes[at] = random() % 2 == 0 ? bytes[at] ^ small : static_cast<std::byte>(random());
+  }
+}
 
 TEST(Blob, IsRefusedWhereItWouldLeadAnywhereElse) {
   std::mt19937_64 random(7);
@@ -186,22 +204,169 @@ TEST(Blob, IsRefusedWhereItWouldLeadAnywhereElse) {
       const BufferBytes buffers = buffer_bytes(one.plan, one.rank);
       for (int i = 0; i < 200; ++i) {
         BlobMemory changed = one.memory;
-        const auto bytes = changed.bytes();
-        const std::size_t changes = 1 + random() % 3;
-        for (std::size_t c = 0; c < changes; ++c) {
-          // Every other one in the beginning, where all arrays hang; and small changes, which are the likeliest to pass.
-          const std::size_t at = random() % (c % 2 == 0 ? sizeof(Blob) : bytes.size());
-          const auto small = static_cast<std::byte>(1u << random() % 8);
-          bytes[at] = random() % 2 == 0 ? bytes[at] ^ small : static_cast<std::byte>(random());
-        }
-        const bool sound = check_blob(bytes, buffers, one.plan.message_bytes).empty();
+        change(changed.bytes(), random);
+        const bool sound = check_blob(changed.bytes(), buffers, one.plan.message_bytes).empty();
         ++(sound ? accepted : refused);
-        ASSERT_TRUE(!sound || Walk(bytes, buffers).stays_inside()) << algorithm->name;
+        ASSERT_TRUE(!sound || Walk(changed.bytes(), buffers, one.plan.message_bytes).stays_inside()) << algorithm->name;
       }
     }
   }
   EXPECT_GT(refused, 1000);
   EXPECT_GT(accepted, 100);
+}
+
+Encoded irregular(const Algorithm& algorithm, int ranks, int rank, std::uint32_t strands) {
+  Problem problem;
+  problem.collective = algorithm.collective;
+  problem.ranks = ranks;
+  problem.root = rooted(algorithm.collective) ? ranks - 1 : 0;
+  problem.op = reduces(algorithm.collective) ? TUTTI_AVG : TUTTI_SUM;
+  problem.processor = Processor::cuda;
+  problem.irregular = true;
+  problem.count = 1;
+  const View view = flat_view(ranks);
+  Encoded out{make_plan(algorithm, problem, view, {.strands = strands}, 1024), rank, {}, BlobMemory()};
+  const auto program_of = [&](int r) { return make_program(algorithm, out.plan, view, r); };
+  out.lowered = lower(out.plan, rank, program_of(rank), program_of);
+  auto memory = encode(out.plan, rank, out.lowered);
+  EXPECT_TRUE(memory.ok()) << memory.status().text();
+  out.memory = std::move(*memory);
+  return out;
+}
+
+/// Follows an accepted blob of an irregular plan, as the kernel does, over blocks of any lengths.
+class IrregularWalk {
+ public:
+  IrregularWalk(const Encoded& one, std::span<const std::byte> bytes, std::mt19937_64& random)
+      : buffers_(buffer_bytes(one.plan, one.rank)),
+        message_bytes_(one.plan.message_bytes),
+        bytes_(bytes),
+        blob_(*reinterpret_cast<const Blob*>(bytes.data())) {
+    const std::uint64_t window = one.plan.window;
+    for (std::uint64_t b = 0; b < buffers_[0] + buffers_[1]; ++b) {
+      const std::uint64_t some[] = {0, 1, window, random() % (4 * window)};
+      blocks_.push_back(bound_block(one.plan.division(), {nullptr, some[random() % 4]}));
+    }
+  }
+
+  /// Why it would not stay inside of its blocks, scratch and messages; "" where it does.
+  std::string run() const {
+    for (std::uint32_t s = 0; s < blob_.steps.count; ++s) {
+      for (std::uint64_t pass = 0; pass < 5; ++pass) {
+        const auto* const step = at<BlobStep>(blob_.steps, s);
+        if (step == nullptr) return "steps";
+        if (std::string why = walk(*step, pass); !why.empty()) return why;
+      }
+    }
+    return "";
+  }
+
+ private:
+  template <typename T>
+  const T* at(const BlobArray& which, std::uint64_t index) const {
+    return which.begin + (index + 1) * sizeof(T) <= bytes_.size() ? blob_.array<T>(which) + index : nullptr;
+  }
+  static std::uint32_t operands_of(const BlobStep& step) { return std::uint32_t{step.sources} + step.destinations; }
+  const BlobOperand* operand(const BlobStep& step, std::uint32_t o) const {
+    return at<BlobOperand>(blob_.operands, std::uint64_t{step.operands} + o);
+  }
+  std::string walk(const BlobStep& step, std::uint64_t pass) const {
+    const BlobOperand *const by = operand(step, step.sized_by), *const first = operand(step, 0);
+    if (step.sized_by >= operands_of(step) || by == nullptr || first == nullptr) return "sized by nothing";
+    std::uint64_t message = 0;
+    for (std::uint32_t p = 0; p < first->pieces; ++p) {
+      const auto* const block = at<std::uint32_t>(blob_.blocks, std::uint64_t{by->piece} + p);
+      if (block == nullptr || *block >= blocks_.size()) return "sized by no block";
+      const BoundBlock& bound = blocks_[*block];
+      const std::uint64_t start = std::min(bound.count, pass * blob_.window);
+      const std::uint64_t here = std::min(blob_.window, bound.count - start);
+      const std::uint64_t chunk = here == blob_.window ? blob_.chunk : bound.chunk;
+      const Elements moved = Elements::chunks_of(start, here, chunk, step.chunk, step.chunks);
+      if (moved.begin > moved.end || moved.end > bound.count) return "elements beyond the block";
+      message += moved.size() * blob_.element_bytes;
+      if (std::string why = moved.size() == 0 ? "" : walk_piece(step, pass, p, moved); !why.empty()) return why;
+    }
+    for (std::uint32_t o = 0; o < operands_of(step); ++o) {
+      const BlobOperand* const own = operand(step, o);
+      if (own == nullptr) return "operands";
+      if (own->place == Place::link && message > message_bytes_) return "a message that is too long";
+    }
+    return "";
+  }
+  std::string walk_piece(const BlobStep& step, std::uint64_t pass, std::uint32_t piece, const Elements& moved) const {
+    for (std::uint32_t o = 0; o < operands_of(step); ++o) {
+      const BlobOperand* const own = operand(step, o);
+      if (own == nullptr) return "operands";
+      if (own->place == Place::link) {
+        if (at<BlobLink>(blob_.links, own->link) == nullptr) return "links";
+        continue;
+      }
+      const auto* const block = at<std::uint32_t>(blob_.blocks, std::uint64_t{own->piece} + piece);
+      if (block == nullptr || (own->place != Place::scratch && *block >= blocks_.size())) return "blocks";
+      const std::uint64_t end = blob_.window_begin(Place::scratch, pass) +
+                                (*block * blob_.window + moved.end - pass * blob_.window) * blob_.element_bytes;
+      if (own->place == Place::scratch && end > buffers_[2]) return "scratch";
+    }
+    return "";
+  }
+
+  const BufferBytes buffers_;
+  const std::uint64_t message_bytes_;
+  const std::span<const std::byte> bytes_;
+  const Blob& blob_;
+  std::vector<BoundBlock> blocks_;
+};
+
+TEST(Blob, OfAnIrregularPlanStaysWithinBlocksOfAnyLength) {
+  std::mt19937_64 random(3);
+  int refused = 0, accepted = 0;
+  for (const Algorithm* algorithm : all_algorithms()) {
+    for (const int ranks : {1, 2, 5}) {
+      if (!algorithm->irregular || !takes(*algorithm, ranks)) continue;
+      const Encoded one = irregular(*algorithm, ranks, ranks - 1, 2);
+      const BufferBytes buffers = buffer_bytes(one.plan, one.rank);
+      ASSERT_EQ(check_blob(one.memory.bytes(), buffers, one.plan.message_bytes), "") << algorithm->name << " " << ranks;
+      ASSERT_EQ(IrregularWalk(one, one.memory.bytes(), random).run(), "") << algorithm->name << " " << ranks;
+      for (int i = 0; i < 300; ++i) {
+        BlobMemory changed = one.memory;
+        change(changed.bytes(), random);
+        const bool sound = check_blob(changed.bytes(), buffers, one.plan.message_bytes).empty();
+        ++(sound ? accepted : refused);
+        // What has become another kind of blob is looked at above.
+        if (!sound || !changed.blob().is_irregular()) continue;
+        ASSERT_EQ(IrregularWalk(one, changed.bytes(), random).run(), "") << algorithm->name << " on " << ranks;
+      }
+    }
+  }
+  EXPECT_GT(refused, 1000);
+  EXPECT_GT(accepted, 100);
+}
+
+TEST(Scaling, IsRightForEveryAlgorithmThatReduces) {
+  for (const Algorithm* algorithm : all_algorithms()) {
+    if (!reduces(algorithm->collective)) continue;
+    for (int ranks = 1; ranks <= 13; ++ranks) {
+      if (!takes(*algorithm, ranks)) continue;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const Encoded one = encoded(*algorithm, ranks, rank, 1, 1);
+        EXPECT_EQ(check_scaling(one.plan, rank, one.lowered.program), "")
+            << algorithm->name << ", " << rank << " of " << ranks;
+      }
+    }
+  }
+}
+
+TEST(Scaling, OfWhatIsCopiedInPlaceAndReadAgainIsRefused) {
+  const Encoded one = encoded(*find_algorithm(Collective::all_reduce, "ring"), 3, 0, 1, 1);
+  Program program;
+  program.operands = {{.place = Place::input}, {.place = Place::output}, {.place = Place::input}, {.place = Place::link}};
+  program.steps = {{.operands = 0, .sources = 1, .destinations = 1}, {.operands = 2, .sources = 1, .destinations = 1}};
+  EXPECT_EQ(check_scaling(one.plan, 0, program), "an operand that it copies in place is read again");
+  program.operands[2].range.chunk = 1;
+  EXPECT_EQ(check_scaling(one.plan, 0, program), "");
+  program.operands = {{.place = Place::input}, {.place = Place::link}, {.place = Place::input}, {.place = Place::output}};
+  program.steps = {{.operands = 0, .sources = 3, .destinations = 1}};
+  EXPECT_EQ(check_scaling(one.plan, 0, program), "a fold's own operands lie apart");
 }
 
 TEST(Blob, ThatIsCutShortIsRefused) {

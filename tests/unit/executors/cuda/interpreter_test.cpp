@@ -106,6 +106,8 @@ struct How {
   std::uint32_t team = 0;  ///< ranks whose jobs are in one launch, neighbours; 0: all
   Protocol protocol = Protocol::messages;
   std::uint64_t first = 0;  ///< number of each link's first message
+  /// Of a v-variant: elements of each rank's share, at most the case's count. Empty: the case is none.
+  std::vector<std::uint64_t> shares = {};
 };
 
 /// What outlives the launches of some ranks: their links, and the order of each team.
@@ -152,9 +154,11 @@ class Fused {
       : at_(at),
         team_(how.team == 0 ? static_cast<std::uint32_t>(at.ranks) : how.team),
         first_(how.first),
+        shares_(how.shares),
         world_(std::move(world)) {
     Problem problem = at.problem();
     problem.processor = Processor::cuda;
+    problem.irregular = !how.shares.empty();
     plan_ = make_plan(*at.algorithm, problem, at.places(), {.strands = how.strands, .protocol = how.protocol},
                       World::message_bytes);
     const auto program_of = [this](int r) { return make_program(*at_.algorithm, plan_, at_.places(), r); };
@@ -176,6 +180,15 @@ class Fused {
   const Plan& plan() const { return plan_; }
   std::uint32_t tasks() const { return static_cast<std::uint32_t>(plan_.strands * plan_.shape.lanes) * ranks(); }
   JobRecord& record(int rank) { return records_[static_cast<std::size_t>(rank)]; }
+  /// Elements of a block in a v-variant.
+  std::uint64_t count_of(Buffer buffer, int rank, std::uint32_t block) const {
+    const std::size_t own = static_cast<std::size_t>(rank);
+    if (at_.algorithm->collective == Collective::all_to_all) {
+      const std::size_t from = buffer == Buffer::input ? own : block, to = buffer == Buffer::input ? block : own;
+      return shares_[(3 * from + to) % shares_.size()];
+    }
+    return shares_[blocks_of(plan_.problem, buffer, rank) == 1 ? own : block];
+  }
   LaunchOrder& order(int team) { return world_->orders[static_cast<std::uint32_t>(team) * team_]; }
   Task& task(int rank) { return tasks_[static_cast<std::size_t>(rank)][0]; }
   /// Every line of all slots gets the tag of a message, and data that nobody sent.
@@ -288,10 +301,10 @@ class Fused {
 
   std::uint32_t ranks() const { return static_cast<std::uint32_t>(at_.ranks); }
 
-  static std::uint32_t work_of(const Blob& blob) {
+  static std::uint32_t work_of(const Blob& blob, std::uint64_t passes) {
     std::uint32_t work = 0;
     for (std::uint32_t s = 0; s < blob.strands; ++s) {
-      const bool any = Strand{s, blob.strands}.passes(blob.passes) != 0;
+      const bool any = Strand{s, blob.strands}.passes(passes) != 0;
       for (std::uint32_t l = 0; l < blob.lanes.count; ++l)
         work += any && blob.array<BlobLane>(blob.lanes)[l].count != 0 ? 1 : 0;
     }
@@ -333,12 +346,29 @@ class Fused {
     job.links = ends.data();
     job.tasks = tasks.data();
     job.record = &records_[r];
-    job.work = work_of(*job.blob);
+    job.passes = job.blob->passes;
+    if (job.blob->is_irregular()) bind(rank, job);
+    job.work = work_of(*job.blob, job.passes);
+  }
+  /// A v-variant's blocks lie where the case's do, and are shorter.
+  void bind(int rank, Job& job) {
+    const std::uint64_t block = at_.count * element_bytes(at_.type);
+    std::vector<BoundBlock>& bound = bound_.emplace_back();
+    for (const Buffer buffer : {Buffer::input, Buffer::output}) {
+      std::byte* const begin = std::exchange(job.buffers[static_cast<std::size_t>(buffer)], nullptr);
+      for (std::uint32_t b = 0; b < blocks_of(plan_.problem, buffer, rank); ++b) {
+        const std::uint64_t count = count_of(buffer, rank, b);
+        bound.push_back(bound_block(plan_.division(), {begin + b * block, count}));
+        job.passes = std::max(job.passes, plan_.passes(count));
+      }
+    }
+    job.bound = bound.data();
   }
 
   const Case at_;
   const std::uint32_t team_;
   const std::uint64_t first_;
+  const std::vector<std::uint64_t> shares_;
   const std::shared_ptr<World> world_;
   Plan plan_;
   std::vector<Program> programs_;
@@ -346,6 +376,7 @@ class Fused {
   std::vector<std::vector<std::byte>> memory_, scratch_;
   std::vector<std::vector<DeviceLinkEnd>> ends_;
   std::vector<std::vector<Task>> tasks_;
+  std::vector<std::vector<BoundBlock>> bound_;  ///< by rank, where the case is a v-variant
   std::vector<JobRecord> records_;
   std::vector<Job> jobs_;
   std::atomic<bool> cleaned_{false};
@@ -435,6 +466,58 @@ TEST_P(EveryAlgorithm, GivesTheSimulatorsBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, EveryAlgorithm,
+                         ::testing::Combine(::testing::Values(1, 2, 3, 5, 8),
+                                            ::testing::Values(Protocol::messages, Protocol::lines)));
+
+/// The memory of a v-variant: results as far as its blocks go, and what was there before behind them. An element of a
+/// result comes of the same element of other blocks, so those of the whole case are right.
+std::vector<std::vector<std::byte>> simulated_to_the_ends(const Case& at, const Fused& fused) {
+  const Fused whole(at, {});
+  const auto results = simulated(at, whole.plan());
+  std::vector<std::vector<std::byte>> all;
+  const std::size_t element = element_bytes(at.type), block = at.count * element;
+  for (int r = 0; r < at.ranks; ++r) {
+    const Layout layout = layout_of(at, r);
+    std::vector<std::byte>& own = all.emplace_back(layout.bytes);
+    fill(at, r, own.data());
+    for (std::uint32_t b = 0; b < blocks_of(fused.plan().problem, Buffer::output, r); ++b) {
+      const auto begin = static_cast<std::ptrdiff_t>(layout.output + b * block);
+      std::copy_n(results[static_cast<std::size_t>(r)].begin() + begin, fused.count_of(Buffer::output, r, b) * element,
+                  own.begin() + begin);
+    }
+  }
+  return all;
+}
+
+class EveryDivision : public ::testing::TestWithParam<std::tuple<int, Protocol>> {};
+
+TEST_P(EveryDivision, OfAVVariantGivesTheSimulatorsBits) {
+  const auto [ranks, protocol] = GetParam();
+  std::mt19937_64 random(static_cast<std::uint64_t>(ranks));
+  int variant = 0;
+  for (const Algorithm* algorithm : all_algorithms()) {
+    if (!algorithm->irregular || !takes(*algorithm, ranks)) continue;
+    for (int draw = 0; draw < 4; ++draw) {
+      Case at = case_of(*algorithm, ranks, ++variant);
+      at.count = 1300;
+      How how{.strands = 1 + static_cast<std::uint32_t>(variant) % 3, .protocol = protocol};
+      how.team = variant % 2 == 0 ? 0 : 1;
+      for (int r = 0; r < ranks; ++r) {
+        const std::uint64_t some[] = {0, 1, random() % at.count, at.count};
+        how.shares.push_back(some[draw == 0 ? 0 : random() % 4]);
+      }
+      Fused fused(at, how);
+      const auto expected = simulated_to_the_ends(at, fused);
+      const Grid choices[] = {{1, 1}, {2, 3}, {std::min(std::max(1u, fused.tasks()), 12u), 1}};
+      ASSERT_EQ(first_difference(fused.launch(choices[variant % 3]), expected), "")
+          << at.text() << ", shares " << ::testing::PrintToString(how.shares);
+      for (int r = 0; r < ranks; ++r) ASSERT_EQ(fused.record(r).end, static_cast<std::uint64_t>(JobEnd::completed));
+    }
+  }
+  EXPECT_GT(variant, 20);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, EveryDivision,
                          ::testing::Combine(::testing::Values(1, 2, 3, 5, 8),
                                             ::testing::Values(Protocol::messages, Protocol::lines)));
 

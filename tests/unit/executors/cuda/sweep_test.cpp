@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "src/reduction/reduction.h"
+#include "src/reduction/scale.h"
 #include "src/tables/element_types.h"
+#include "src/tables/operators.h"
 
 namespace tutti::testing {
 namespace {
@@ -160,6 +162,52 @@ TYPED_TEST(EveryType, FoldsToTheHostsBits) {
     expect_host_bits<TypeParam, LogicalOr>(type, TUTTI_LOGICAL_OR, 0);
     expect_host_bits<TypeParam, LogicalXor>(type, TUTTI_LOGICAL_XOR, 0);
   }
+}
+
+/// Sums of which the two in the middle are scaled, against the host's products and sums.
+template <typename T>
+void expect_scaled_bits(tutti_type type) {
+  std::mt19937_64 random(4);
+  for (const std::size_t count : {1, 7, 500}) {
+    for (const Places& at : places) {
+      Operands sources(at.sources, count * sizeof(T)), destinations(at.destinations, count * sizeof(T));
+      Operands products(std::vector<std::size_t>(at.sources.size(), 0), count * sizeof(T));
+      const T scalar = some_element<T>(random);
+      const auto n = static_cast<std::uint32_t>(at.sources.size());
+      const std::uint32_t begin = n > 2 ? 1 : 0, end = n > 2 ? 3 : 1;
+      for (std::uint32_t s = 0; s < n; ++s) {
+        for (std::size_t i = 0; i < count; ++i) {
+          const T element = some_element<T>(random);
+          std::memcpy(sources[s] + i * sizeof(T), &element, sizeof(T));
+        }
+        std::memcpy(products[s], sources[s], count * sizeof(T));
+        if (s >= begin && s < end) scale(type, &scalar, sources[s], products[s], count);
+      }
+      // Sums of complex numbers are counted in floats.
+      const tutti_type folded = fold_kind(type, TUTTI_SUM).type;
+      const auto expected = folded_on_host(folded, TUTTI_SUM, products, n, count * sizeof(T) / element_bytes(folded), 0);
+      const SweepArguments arguments{sources.all(),
+                                     destinations.all(),
+                                     n,
+                                     static_cast<std::uint32_t>(at.destinations.size()),
+                                     count,
+                                     0,
+                                     begin,
+                                     end,
+                                     reinterpret_cast<const std::byte*>(&scalar)};
+      by_threads(5, [&](Sweeper self) { BlockSweep<T, PreMulSum>(arguments, self).run(); });
+      for (std::size_t d = 0; d < at.destinations.size(); ++d)
+        ASSERT_EQ(destinations.of(d), expected) << count << " elements, " << n << " sources";
+      ASSERT_TRUE(destinations.intact_outside());
+    }
+  }
+}
+
+TYPED_TEST(EveryType, ScalesToTheHostsBits) { expect_scaled_bits<TypeParam>(type_of<TypeParam>()); }
+
+TEST(BlockSweep, ScalesComplexNumbersToTheHostsBits) {
+  expect_scaled_bits<Complex<float>>(TUTTI_COMPLEX64);
+  expect_scaled_bits<Complex<double>>(TUTTI_COMPLEX128);
 }
 
 TEST(BlockSweep, FoldsBitsToTheHostsBits) {
