@@ -313,7 +313,7 @@ int Bench::run_type(tutti_type type) {
     if (request_.collective->reduces() && one_of_many && !applies_to(op, type)) continue;
     for (int root = first; root <= last; ++root) {
       const Pattern pattern = {type, op, request_.collective->reduces(), group_.ranks, 0};
-      for (const Division division : request_.divisions) {
+      for (const BlockDivision division : request_.divisions) {
         const int code = run_counts({request_.collective, pattern, root, group_.rank, 0, false, division}, counts);
         if (code != program::kGood) return code;
       }

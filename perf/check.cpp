@@ -159,7 +159,7 @@ CheckFinding check_block(const CheckedOperation& operation, const Source& source
         finding.sentence = fmt::format("element {} of {} on rank {} is {} where {} is right ({} of {} {} elements{})",
                                        from + k, what, operation.rank, as_text(type, got + k * size), as_text(type, should),
                                        operation.collective->name, operation.count, text_of(type),
-                                       operation.division == Division::even
+                                       operation.division == BlockDivision::even
                                            ? ""
                                            : fmt::format(" on average, division {}", name_of(operation.division)));
       }

@@ -27,7 +27,7 @@ struct CheckedOperation {
   int rank = 0;
   uint64_t count = 0;  ///< of a block; of a v-variant, the mean
   bool in_place = false;
-  Division division = Division::even;  ///< of a v-variant
+  BlockDivision division = BlockDivision::even;  ///< of a v-variant
 
   uint64_t send_count() const;  ///< elements, of a rank that sends
   uint64_t recv_count() const;  ///< elements, of a rank that receives

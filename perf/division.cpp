@@ -9,16 +9,16 @@ constexpr std::array kNames = {"even", "skewed", "zeros", "one"};
 static_assert(kNames.size() == divisions.size());
 
 // Parts that the blocks before `block` have together.
-uint64_t parts_before(Division division, int ranks, int block) {
+uint64_t parts_before(BlockDivision division, int ranks, int block) {
   const auto b = static_cast<uint64_t>(block);
   switch (division) {
-    case Division::even:
+    case BlockDivision::even:
       return b;
-    case Division::skewed:
+    case BlockDivision::skewed:
       return b * (b + 1) / 2;
-    case Division::zeros:
+    case BlockDivision::zeros:
       return (b + 1) / 2;
-    case Division::one:
+    case BlockDivision::one:
       return block == ranks ? 1 : 0;
   }
   return 0;
@@ -26,11 +26,11 @@ uint64_t parts_before(Division division, int ranks, int block) {
 
 }  // namespace
 
-const char* name_of(Division division) { return kNames[static_cast<size_t>(division)]; }
+const char* name_of(BlockDivision division) { return kNames[static_cast<size_t>(division)]; }
 
-std::vector<Division> divisions_named(const std::string& given) {
-  std::vector<Division> named;
-  for (const Division division : divisions) {
+std::vector<BlockDivision> divisions_named(const std::string& given) {
+  std::vector<BlockDivision> named;
+  for (const BlockDivision division : divisions) {
     if (given == "all" || given == name_of(division)) named.push_back(division);
   }
   return named;
@@ -42,7 +42,7 @@ std::vector<std::string> all_division_names() {
   return names;
 }
 
-uint64_t block_begin(Division division, uint64_t count, int ranks, int block) {
+uint64_t block_begin(BlockDivision division, uint64_t count, int ranks, int block) {
   const uint64_t elements = count * static_cast<uint64_t>(ranks);
   const uint64_t parts = parts_before(division, ranks, ranks);
   const uint64_t before = parts_before(division, ranks, block);

@@ -15,22 +15,23 @@
 
 namespace tutti::perf {
 
-enum class Division : uint8_t { even, skewed, zeros, one };
+enum class BlockDivision : uint8_t { even, skewed, zeros, one };
 
 /// All of them, in the enumeration's order.
-inline constexpr std::array divisions = {Division::even, Division::skewed, Division::zeros, Division::one};
+inline constexpr std::array divisions = {BlockDivision::even, BlockDivision::skewed, BlockDivision::zeros,
+                                         BlockDivision::one};
 
 /// "even", …; static.
-const char* name_of(Division division);
+const char* name_of(BlockDivision division);
 
 /// The division of that name, all for "all", none for another word.
-std::vector<Division> divisions_named(const std::string& given);
+std::vector<BlockDivision> divisions_named(const std::string& given);
 
 /// The names that divisions_named takes.
 std::vector<std::string> all_division_names();
 
 /// Where block `block` begins, in elements, of `ranks` blocks that have ranks x count elements together, which 64 bits
 /// must hold. Block `ranks` is the end.
-uint64_t block_begin(Division division, uint64_t count, int ranks, int block);
+uint64_t block_begin(BlockDivision division, uint64_t count, int ranks, int block);
 
 }  // namespace tutti::perf

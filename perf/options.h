@@ -32,10 +32,10 @@ struct Request {
   int64_t cycles = 1;      ///< whole sweeps; 0: for ever
   std::vector<tutti_type> types;
   std::vector<tutti_op> ops;
-  std::vector<Division> divisions = {Division::even};  ///< others for v-variants alone
-  std::optional<int> root = 0;                         ///< nothing: all
-  bool out_of_place = true;                            ///< at least one of the two
-  bool in_place = true;                                ///< where the collective has such a form
+  std::vector<BlockDivision> divisions = {BlockDivision::even};  ///< others for v-variants alone
+  std::optional<int> root = 0;                                   ///< nothing: all
+  bool out_of_place = true;                                      ///< at least one of the two
+  bool in_place = true;                                          ///< where the collective has such a form
   bool fresh = false;
   bool barriers = false;    ///< one after each iteration, timed
   bool call_time = false;   ///< what is timed is the call that posts an operation to a queue

@@ -24,7 +24,7 @@ struct Measured {
   int root = 0;
   int ranks = 1;
   bool in_place = false;
-  Division division = Division::even;
+  BlockDivision division = BlockDivision::even;
   uint64_t iterations = 0;
   Times time;
   std::string algorithm;

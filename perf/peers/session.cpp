@@ -95,7 +95,7 @@ program::JsonObject Session::take(const Command& command) {
   if (collective == nullptr) return said("lacks", "it has no " + command.text("collective"));
   const std::vector<tutti_type> types = types_named(command.text("type"));
   const std::vector<tutti_op> ops = ops_named(command.text("op", "sum"));
-  const std::vector<Division> divided = divisions_named(command.text("division", "even"));
+  const std::vector<BlockDivision> divided = divisions_named(command.text("division", "even"));
   if (types.size() != 1 || ops.size() != 1 || divided.size() != 1)
     return said("error", "a case needs one type, one operator and one division");
   const int root = static_cast<int>(command.number("root"));

@@ -26,7 +26,7 @@ struct World {
   uint64_t size;
 
   World(const char* name, tutti_type type, tutti_op op, int ranks, int root, uint64_t count, bool in_place,
-        Division division = Division::even)
+        BlockDivision division = BlockDivision::even)
       : size(tutti_type_size(type)) {
     const BenchedCollective* collective = find_collective(name);
     for (int rank = 0; rank < ranks; ++rank) {
@@ -115,20 +115,20 @@ TEST(Check, AcceptsEveryCollectiveCarriedOutByItsDefinition) {
   }
 }
 
-TEST(Division, HasAsManyElementsAsTheEvenOne) {
-  const auto lengths = [](Division division, uint64_t count, int ranks) {
+TEST(BlockDivision, HasAsManyElementsAsTheEvenOne) {
+  const auto lengths = [](BlockDivision division, uint64_t count, int ranks) {
     std::vector<uint64_t> found;
     for (int b = 0; b < ranks; ++b)
       found.push_back(block_begin(division, count, ranks, b + 1) - block_begin(division, count, ranks, b));
     return found;
   };
-  EXPECT_THAT(lengths(Division::even, 5, 4), ElementsAre(5, 5, 5, 5));
-  EXPECT_THAT(lengths(Division::skewed, 5, 4), ElementsAre(2, 4, 6, 8));
-  EXPECT_THAT(lengths(Division::skewed, 1, 4), ElementsAre(0, 1, 1, 2));
-  EXPECT_THAT(lengths(Division::zeros, 5, 4), ElementsAre(10, 0, 10, 0));
-  EXPECT_THAT(lengths(Division::zeros, 5, 3), ElementsAre(7, 0, 8)) << "15 elements in two blocks";
-  EXPECT_THAT(lengths(Division::one, 5, 4), ElementsAre(0, 0, 0, 20));
-  for (const Division division : divisions) {
+  EXPECT_THAT(lengths(BlockDivision::even, 5, 4), ElementsAre(5, 5, 5, 5));
+  EXPECT_THAT(lengths(BlockDivision::skewed, 5, 4), ElementsAre(2, 4, 6, 8));
+  EXPECT_THAT(lengths(BlockDivision::skewed, 1, 4), ElementsAre(0, 1, 1, 2));
+  EXPECT_THAT(lengths(BlockDivision::zeros, 5, 4), ElementsAre(10, 0, 10, 0));
+  EXPECT_THAT(lengths(BlockDivision::zeros, 5, 3), ElementsAre(7, 0, 8)) << "15 elements in two blocks";
+  EXPECT_THAT(lengths(BlockDivision::one, 5, 4), ElementsAre(0, 0, 0, 20));
+  for (const BlockDivision division : divisions) {
     EXPECT_THAT(lengths(division, 7, 1), ElementsAre(7)) << name_of(division);
     EXPECT_EQ(block_begin(division, uint64_t{1} << 48, 4096, 4096), uint64_t{1} << 60) << name_of(division);
   }
@@ -179,7 +179,7 @@ void carry_v_variant_out(World& world) {
 TEST(Check, AcceptsEveryVVariantCarriedOutByItsDefinition) {
   for (const BenchedCollective& collective : collectives()) {
     if (!collective.takes_lists) continue;
-    for (const Division division : divisions) {
+    for (const BlockDivision division : divisions) {
       for (const int root : {0, 2}) {
         World world(collective.name, TUTTI_INT16, TUTTI_SUM, 3, collective.rooted() ? root : 0, 1501, false, division);
         const uint64_t wrong = world.check(0).wrong + world.check(1).wrong + world.check(2).wrong;
@@ -194,7 +194,7 @@ TEST(Check, AcceptsEveryVVariantCarriedOutByItsDefinition) {
 }
 
 TEST(Check, FindsTheLastElementOfALongBlock) {
-  World world("all_gather_v", TUTTI_INT32, TUTTI_SUM, 3, 0, 100, false, Division::skewed);
+  World world("all_gather_v", TUTTI_INT32, TUTTI_SUM, 3, 0, 100, false, BlockDivision::skewed);
   carry_v_variant_out(world);
   world.places[1].recv[4 * 300 - 1] ^= std::byte{1};
   EXPECT_EQ(world.check(1).wrong, 1u);

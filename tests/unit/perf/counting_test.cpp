@@ -232,8 +232,8 @@ TEST(Request, ElementsReplaceSizes) {
 }
 
 TEST(Request, DividesTheElementsOfVVariants) {
-  EXPECT_THAT(Line({"all_gather_v"}).request.divisions, ElementsAre(Division::even));
-  EXPECT_THAT(Line({"scatter_v", "--division", "skewed"}).request.divisions, ElementsAre(Division::skewed));
+  EXPECT_THAT(Line({"all_gather_v"}).request.divisions, ElementsAre(BlockDivision::even));
+  EXPECT_THAT(Line({"scatter_v", "--division", "skewed"}).request.divisions, ElementsAre(BlockDivision::skewed));
   EXPECT_THAT(Line({"all_to_all_v", "--division", "all"}).request.divisions, ElementsAreArray(divisions));
 }
 
@@ -343,7 +343,7 @@ TEST(PerfReport, PrintsTheTableOfNcclTests) {
 TEST(PerfReport, SaysTheDivisionOfVVariantsAlone) {
   Measured skewed = sample();
   skewed.collective = find_collective("all_gather_v");
-  skewed.division = Division::skewed;
+  skewed.division = BlockDivision::skewed;
   const std::string out = printed({"all_gather_v", "--division", "skewed"}, {{skewed, std::nullopt, ""}});
   EXPECT_THAT(out, AllOf(HasSubstr("disturbed  division\n"), HasSubstr("    skewed\n")));
   EXPECT_THAT(printed({"all_reduce"}, {{sample(), std::nullopt, ""}}), Not(HasSubstr("division")));
