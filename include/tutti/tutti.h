@@ -124,8 +124,11 @@ typedef struct tutti_call {
                           ///< of their number. `send` holds canonical / ranks of them, of `count` elements each, one behind
                           ///< the other. Rank 0's come first in the fold. So a result does not depend on how many ranks
                           ///< share the operands. In place: recv is the first of them. 0: one operand a rank
+  int32_t fuse;           ///< of the outermost tutti_group_end: 1: its small collectives go together, see there. The caller
+                          ///< promises that all ranks make the same calls in such a group, and that what one writes no
+                          ///< other of them reads or writes. 0: each goes by itself
 } tutti_call;
-#define TUTTI_CALL_INIT {sizeof(tutti_call), 0, 0, 0, NULL, NULL, TUTTI_INT8, NULL, 0, 0}
+#define TUTTI_CALL_INIT {sizeof(tutti_call), 0, 0, 0, NULL, NULL, TUTTI_INT8, NULL, 0, 0, 0}
 
 /// A timeout that never passes. Whoever waits for a rank that has died hears of that all the same.
 #define TUTTI_NO_TIMEOUT (UINT64_C(1) << 62)
@@ -566,10 +569,9 @@ TUTTI_API tutti_status tutti_recv(void* recv, size_t count, tutti_type type, int
 ///           them once it has begun makes its parent fail. Where the group fails before, the peers of its creations are
 ///           told, those of its splits are not.
 /// Finalize  cannot be held back: TUTTI_INVALID_USAGE.
-/// Fusion    blocking collectives of one communicator that follow each other there, with equal types and options, and whose
-///           buffers do not touch, are one operation: all_reduces of at most 16 KiB with one operator, up to 64 KiB of
-///           them, are a tutti_all_reduce_v; broadcasts with different roots a tutti_all_gather_v. So ranks make such calls
-///           alike, all of them blocking or none, else they call different things (TUTTI_MISMATCH).
+/// Fusion    where the outermost end's call.fuse is 1, blocking collectives of one communicator that follow each other
+///           there, with equal types and operators, are one operation: all_reduces of at most 16 KiB, up to 64 KiB of them,
+///           are a tutti_all_reduce_v, and broadcasts with different roots a tutti_all_gather_v. See tutti_call.
 TUTTI_API tutti_status tutti_group_start(void);
 TUTTI_API tutti_status tutti_group_end(const tutti_call* call);
 /// Ends the outermost group and runs nothing of it. *ns: what its operations are expected to take, by the terms that

@@ -102,6 +102,10 @@ void settle(tutti_comm& comm, const Make& make) {
   comm.creation_error = catching([&] {
     auto made = make();
     if (made.ok()) comm.communicator = std::move(*made);
+    if (comm.is_split && comm.communicator != nullptr) {
+      comm.rank = comm.communicator->rank();
+      comm.ranks = comm.communicator->ranks();
+    }
     return made.status();
   });
   // Release: the fields above, to whoever sees it settled. An abort has changed the phase before, and is carried out here
@@ -325,10 +329,17 @@ Status begin_part(tutti_comm& parent, const std::shared_ptr<Part>& part, std::un
     });
   } else {
     const std::lock_guard lock(parent.beside_mutex);
-    parent.beside.emplace_back();
-    started = start_thread(parent.beside.back(), "tutti creation", [part] {
+    std::erase_if(parent.beside, [](tutti_comm::Beside& one) {
+      // Acquire: pairs with the thread's last store; what is left of it is its end.
+      if (!one.over->load(std::memory_order_acquire)) return false;
+      one.thread.join();
+      return true;
+    });
+    auto& own = parent.beside.emplace_back(tutti_comm::Beside{std::make_shared<std::atomic<bool>>(false), {}});
+    started = start_thread(own.thread, "tutti creation", [part, over = own.over] {
       // What it fails with fails the parent, too, or is every other rank's to tell.
       static_cast<void>(catching([&] { return part->make(nullptr, {}).status(); }));
+      over->store(true, std::memory_order_release);  // release: see above
     });
     if (!started.ok()) parent.beside.pop_back();
   }
@@ -349,6 +360,7 @@ Status make_part(tutti_comm& parent, Part made, tutti_comm** out) {
   handle->pid = this_process();
   handle->rank = part->rank;
   handle->ranks = part->ranks;
+  handle->is_split = part->rank < 0;
   handle->never_blocks = part->never_blocks;
   if (group_is_open()) {
     if (Status status = part->parent->legal(); !status.ok()) return status;
@@ -401,13 +413,10 @@ Status create_members(tutti_comm* comm, const int* ranks, int n, std::uint64_t t
   return make_part(*comm, std::move(*part), out);
 }
 
-/// Of the handle where it knows, as all do but those of splits.
-Status place_in(const tutti_comm& comm, int& place, int known, int (Communicator::*asked)() const) {
-  if (comm.rank < 0) {
-    const auto usable = tutti::usable(const_cast<tutti_comm*>(&comm));  // only read
-    if (!usable.ok()) return usable.status();
-    known = ((**usable).*asked)();
-  }
+/// Rank or size, which a split tells once it is over.
+Status place_in(const tutti_comm& comm, int& place, const int& known) {
+  if (comm.is_split && !comm.is_settled()) return Status(TUTTI_IN_PROGRESS, "the communicator is being split off");
+  if (comm.is_split && comm.rank < 0) return comm.creation_error;
   place = known;
   return {};
 }
@@ -415,12 +424,12 @@ Status place_in(const tutti_comm& comm, int& place, int known, int (Communicator
 /// Joins what runs beside: it ends by its deadlines, or by the communicator's failure.
 void join_beside(tutti_comm& comm) {
   if (comm.finalizing.joinable()) comm.finalizing.join();
-  std::vector<std::thread> beside;
+  std::list<tutti_comm::Beside> beside;
   {
     const std::lock_guard lock(comm.beside_mutex);
     beside.swap(comm.beside);
   }
-  for (std::thread& thread : beside) thread.join();
+  for (tutti_comm::Beside& one : beside) one.thread.join();
 }
 
 Status finalize_handle(tutti_comm* comm) {
@@ -428,9 +437,12 @@ Status finalize_handle(tutti_comm* comm) {
   auto parent = usable(comm);
   if (!parent.ok()) return parent.status();
   Communicator& communicator = **parent;
+  if (!comm->never_blocks) {
+    Status status = communicator.begin_finalize();
+    return status.ok() ? communicator.finish_finalize(communicator.hook()) : status;
+  }
   const Status begun(TUTTI_IN_PROGRESS, "the communicator is being finalized");  // now: nothing may fail once it has begun
   if (Status status = communicator.begin_finalize(); !status.ok()) return status;
-  if (!comm->never_blocks) return communicator.finish_finalize(communicator.hook());
   const Status started = start_thread(comm->finalizing, "tutti finalize", [&communicator] {
     // What it fails with the communicator keeps.
     static_cast<void>(catching([&] { return communicator.finish_finalize({}); }));
@@ -447,7 +459,7 @@ Status destroy_handle(tutti_comm* comm) {
     for (std::thread* thread : {&comm->creation, &comm->finalizing}) {
       if (thread->joinable()) new std::thread(std::move(*thread));
     }
-    for (std::thread& thread : comm->beside) new std::thread(std::move(thread));
+    for (tutti_comm::Beside& one : comm->beside) new std::thread(std::move(one.thread));
     delete comm;
     return {};
   }
@@ -587,14 +599,14 @@ tutti_status tutti_comm_abort(tutti_comm* comm) {
 tutti_status tutti_comm_size(const tutti_comm* comm, int* ranks) {
   return tutti::guarded([&]() -> Status {
     if (comm == nullptr || ranks == nullptr) return tutti::invalid("tutti_comm_size needs a communicator and a place");
-    return tutti::place_in(*comm, *ranks, comm->ranks, &tutti::Communicator::ranks);
+    return tutti::place_in(*comm, *ranks, comm->ranks);
   });
 }
 
 tutti_status tutti_comm_rank(const tutti_comm* comm, int* rank) {
   return tutti::guarded([&]() -> Status {
     if (comm == nullptr || rank == nullptr) return tutti::invalid("tutti_comm_rank needs a communicator and a place");
-    return tutti::place_in(*comm, *rank, comm->rank, &tutti::Communicator::rank);
+    return tutti::place_in(*comm, *rank, comm->rank);
   });
 }
 

@@ -16,30 +16,16 @@ bool is_plain(const CollectiveCall& call) {
   return !call.irregular && !call.in_pieces && call.local_operands == 1 && call.count != 0;
 }
 
-/// Whether two calls differ in nothing but buffers, counts and roots.
+/// Whether two calls differ in nothing but buffers, counts, roots, and what may differ between ranks.
 bool alike(const CollectiveCall& one, const CollectiveCall& other) {
   return one.collective == other.collective && one.type == other.type && one.op == other.op &&
-         one.timeout_ns == other.timeout_ns && one.name == other.name && one.algorithm == other.algorithm &&
-         one.custom == other.custom && one.one_fold == other.one_fold;
+         one.algorithm == other.algorithm && one.custom == other.custom && one.one_fold == other.one_fold;
 }
 
 std::uint64_t bytes_of(const CollectiveCall& call) { return call.count * element_bytes(call.type); }
 
-bool touch(const void* one, std::uint64_t one_bytes, const void* other, std::uint64_t other_bytes) {
-  const auto a = reinterpret_cast<std::uintptr_t>(one), b = reinterpret_cast<std::uintptr_t>(other);
-  return one != nullptr && other != nullptr && a < b + other_bytes && b < a + one_bytes;
-}
-
-/// Whether the later one may read or write what the earlier one writes, or write what that one reads.
-bool depends(const CollectiveCall& earlier, const CollectiveCall& later) {
-  const std::uint64_t before = bytes_of(earlier), after = bytes_of(later);
-  return touch(earlier.recv, before, later.send, after) || touch(earlier.recv, before, later.recv, after) ||
-         touch(earlier.send, before, later.recv, after);
-}
-
 bool may_join(std::span<const CollectiveCall* const> joined, const CollectiveCall& next) {
-  return is_plain(next) && alike(*joined[0], next) &&
-         std::ranges::none_of(joined, [&](const CollectiveCall* before) { return depends(*before, next); });
+  return is_plain(next) && alike(*joined[0], next);
 }
 
 std::size_t fusible_sums(std::span<const CollectiveCall* const> calls) {
@@ -71,7 +57,9 @@ std::size_t fusible(std::span<const CollectiveCall* const> calls, int ranks) {
   const CollectiveCall& first = *calls[0];
   if (!is_plain(first) || calls.size() == 1) return 1;
   if (first.collective == Collective::all_reduce) return fusible_sums(calls);
-  return first.collective == Collective::broadcast ? fusible_broadcasts(calls, ranks) : 1;
+  // A broadcast's algorithm is none of an all_gather.
+  const bool gathers = first.collective == Collective::broadcast && first.algorithm.empty();
+  return gathers ? fusible_broadcasts(calls, ranks) : 1;
 }
 
 CollectiveCall fused(std::span<const CollectiveCall* const> calls, int rank, int ranks) {
@@ -79,6 +67,10 @@ CollectiveCall fused(std::span<const CollectiveCall* const> calls, int rank, int
   all.send = all.recv = nullptr;
   all.root = 0;
   all.count = 0;
+  for (const CollectiveCall* call : calls) {
+    if (call->timeout_ns != 0)
+      all.timeout_ns = all.timeout_ns == 0 ? call->timeout_ns : std::min(all.timeout_ns, call->timeout_ns);
+  }
   if (all.collective == Collective::all_reduce) {
     all.in_pieces = true;
     for (const CollectiveCall* call : calls) {

@@ -453,7 +453,7 @@ Tasks fuse(const Tasks& tasks) {
 }
 
 Status run_group(const Tasks& given, const tutti_call& call) {
-  const Tasks tasks = fuse(given);
+  const Tasks tasks = call.fuse != 0 ? fuse(given) : given;
   Shares shares;
   for (const auto& task : tasks) {
     if (task->timeout_ns() == 0) task->timeout_ns() = call.timeout_ns;

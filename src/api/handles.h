@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -37,8 +38,10 @@ inline pid_t this_process() {
 }  // namespace tutti
 
 struct tutti_comm {
-  int rank = -1;  ///< this and the next three are set before the handle is given out, and never again; -1: a split's
+  /// This and the next three are set before the handle is given out; rank and size of a split once that is over.
+  int rank = -1;
   int ranks = 0;
+  bool is_split = false;
   bool never_blocks = false;             ///< see tutti_config.non_blocking
   pid_t pid = 0;                         ///< a forked child may not use what its parent made
   std::atomic<bool> interrupted{false};  ///< creation is to end: by an abort or by destruction
@@ -49,8 +52,13 @@ struct tutti_comm {
   tutti::Status creation_error;
   std::thread creation;
   std::thread finalizing;
-  std::mutex beside_mutex;          ///< guards what follows
-  std::vector<std::thread> beside;  ///< splits in which this rank takes part without a group
+  /// A split in which this rank takes part without a group.
+  struct Beside {
+    std::shared_ptr<std::atomic<bool>> over;
+    std::thread thread;
+  };
+  std::mutex beside_mutex;  ///< guards what follows
+  std::list<Beside> beside;
 };
 
 struct tutti_queue {

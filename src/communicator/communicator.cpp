@@ -44,6 +44,13 @@ std::uint64_t operation_hash(const Plan& plan, const CollectiveCall& call) {
   return plan.hash + (call.finalizes ? finalize_hash : counts);
 }
 
+/// Of members and a tag.
+std::uint64_t hash_of(std::span<const int> members, std::uint64_t tag) {
+  std::uint64_t hash = followed_by(tag, members.size());
+  for (const int member : members) hash = followed_by(hash, static_cast<std::uint64_t>(member) + 1);
+  return hash;
+}
+
 /// A count that stands for those of a v-variant's blocks where an algorithm is chosen, the same on all ranks. There are few
 /// of them, so that plans are made seldom.
 std::uint64_t count_for_choice(const CollectiveCall& call) {
@@ -173,8 +180,6 @@ Result<MembersRequest> Communicator::members_request(std::span<const int> member
   request.members.assign(members.begin(), members.end());
   request.tag = tag;
   if (Status status = fill(request, fmt::format("{}/{}", name(), tag), config); !status.ok()) return status;
-  const std::lock_guard lock(made_mutex_);
-  request.attempt = made_[{request.members, tag}]++;
   return request;
 }
 
@@ -229,6 +234,11 @@ Result<std::unique_ptr<Communicator>> Communicator::create_members(MembersReques
   request.wait_limits.deadline = Deadline::in(request.settings.connect_timeout_ns);
   request.wait_limits.failed = policy_.failed;
   SelectionFiles files = describe(request, share_endpoints_now());
+  {
+    // Counted where the others count theirs: by who takes part in the exchange, with whatever it has to say.
+    const std::lock_guard lock(made_mutex_);
+    request.attempt = made_[hash_of(request.members, request.tag)]++;
+  }
   auto membership = join_members(*membership_->control, membership_->key, request);
   if (membership.ok()) return part_of(std::move(*membership), request, std::move(files));
   const Status failed = first_error();
@@ -502,8 +512,11 @@ inline Again Communicator::repeat(const void* send, void* recv, Status& failure)
   sequence_.store(sequence + 1, std::memory_order_relaxed);
   history_ = followed_by(history_, fast_path_->hash());
   const auto run = [&] {
+    fast_path_->begin(send, recv, sequence, timeout_ns());
     const EndpointTurn using_endpoints(*waiter_);
-    const Outcome& outcome = fast_path_->run(executor_, send, recv, sequence, history_, timeout_ns());
+    if (!using_endpoints) [[unlikely]]
+      return failure = report_no_turn(fast_path_->call(), sequence), false;
+    const Outcome& outcome = fast_path_->run(executor_, history_);
     if (outcome.kind == Outcome::Kind::completed) [[likely]]
       return true;
     failure = give_up(outcome, fast_path_->call(), sequence);
@@ -786,6 +799,7 @@ Status Communicator::execute(const PreparedPlan& plan, const CollectiveCall& cal
   comparison_->begin(call, *plan.linked);
   waiter_->begin(call.timeout_ns != 0 ? call.timeout_ns : timeout_ns(), comparison_.get(), call.beside, hook);
   const EndpointTurn using_endpoints(*waiter_);
+  if (!using_endpoints) return report_no_turn(call, sequence);
   if (!plan.linked->open) {
     if (Status status = open_links(*plan.linked); !status.ok()) {
       if (status.code() != TUTTI_IN_PROGRESS) return status;
@@ -836,10 +850,15 @@ const CollectiveCall& Communicator::scaled(const PreparedPlan& plan, const Colle
   return scaled_;
 }
 
+/// Others, which share the endpoints, did not let this call begin in time.
+Status Communicator::report_no_turn(const CollectiveCall& call, std::uint64_t sequence) {
+  return reporter_->report_gave_up(waiter_->gave_up(), call, sequence, {}, waiter_->hook());
+}
+
 Status Communicator::give_up(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence) {
   // At once: a peer may wait for memory of its own that this rank was about to write. The rest is done when the call ends:
   // see take_back.
-  static_cast<void>(transports_->quiesce(TrafficClass::collective));
+  if (waiter_->in_turn()) static_cast<void>(transports_->quiesce(TrafficClass::collective));
   waiter_->leave();  // others need not wait while peers are asked
   const PollHook hook = waiter_->hook();
   switch (outcome.kind) {

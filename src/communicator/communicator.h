@@ -3,13 +3,13 @@
 
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -214,6 +214,7 @@ class Communicator {
   Status execute(const PreparedPlan& plan, const CollectiveCall& call, const PollHook& hook, std::uint64_t sequence);
   const CollectiveCall& scaled(const PreparedPlan& plan, const CollectiveCall& call);
   inline Again repeat(const void* send, void* recv, Status& failure);
+  Status report_no_turn(const CollectiveCall& call, std::uint64_t sequence);
   Status give_up(const Outcome& outcome, const CollectiveCall& call, std::uint64_t sequence);
   void share_endpoints();
   bool share_endpoints_now();
@@ -256,9 +257,9 @@ class Communicator {
   std::unique_ptr<FailureReporter> reporter_;
   std::unique_ptr<HistoryComparison> comparison_;
   std::unique_ptr<DeviceSide> device_;
-  std::mutex made_mutex_;                                                     ///< guards what follows
-  std::map<std::pair<std::vector<int>, std::uint64_t>, std::uint64_t> made_;  ///< by members and tag: communicators
-  std::optional<FastPath> fast_path_;  ///< of all that runs collectives; set once that is there
+  std::mutex made_mutex_;                                  ///< guards what follows
+  std::unordered_map<std::uint64_t, std::uint64_t> made_;  ///< by the hash of members and tag: how many were asked for
+  std::optional<FastPath> fast_path_;                      ///< of all that runs collectives; set once that is there
 };
 
 inline Ticket::~Ticket() {

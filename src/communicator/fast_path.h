@@ -59,16 +59,18 @@ class FastPath {
   const CollectiveCall& call() const { return call_; }
   std::uint64_t hash() const { return hash_; }
 
-  /// Repeats the call, as operation `sequence`. As HostExecutor::run.
-  /// executor: as given to the constructor. A reference kept here would be one more load before anything else.
-  const Outcome& run(HostExecutor& executor, const void* send, void* recv, std::uint64_t sequence,
-                     std::uint64_t fingerprint, std::uint64_t timeout_ns) {
+  /// Repeats the call, as operation `sequence`: its wait begins.
+  void begin(const void* send, void* recv, std::uint64_t sequence, std::uint64_t timeout_ns) {
     call_.send = send;
     call_.recv = recv;
     board_.start_again(sequence);
     comparison_.begin_again();
     waiter_.begin_again(timeout_ns);
-    return executor.run_again(send, recv, fingerprint, waiter_);
+  }
+  /// Then: as HostExecutor::run, within a turn.
+  /// executor: as given to the constructor. A reference kept here would be one more load before anything else.
+  const Outcome& run(HostExecutor& executor, std::uint64_t fingerprint) {
+    return executor.run_again(call_.send, call_.recv, fingerprint, waiter_);
   }
 
  private:

@@ -108,6 +108,13 @@ Result<std::vector<std::vector<std::byte>>> ControlPlane::Impl::gather_rounds(st
   return by_rank;
 }
 
+/// Whether one that is to join has left the communicator by whose ways it is asked, or died, as far as this rank knows.
+bool ControlPlane::Impl::has_left_routes(int rank) const {
+  if (routes_ == nullptr) return false;
+  const auto link = routes_->links_.find(in_routes_[static_cast<std::size_t>(rank)]);
+  return link != routes_->links_.end() && !link->second.open();
+}
+
 Status ControlPlane::Impl::await_round(std::unique_lock<std::mutex>& lock, int peer,
                                        std::pair<std::uint64_t, std::uint32_t> round, const WaitLimits& wait_limits,
                                        const Purpose& purpose) {
@@ -115,11 +122,8 @@ Status ControlPlane::Impl::await_round(std::unique_lock<std::mutex>& lock, int p
     if (!first_error_.ok()) return first_error_;
     if (left_) return Status(TUTTI_INVALID_USAGE, "This rank has left \"" + name_ + "\"");
     const auto link = links_.find(peer);
-    // Of one that died the watcher tells.
-    if (link == links_.end() || link->second.state == LinkState::kLeft) {
-      const Activity activity = link != links_.end() ? link->second.activity() : Activity();
-      return Status(error_of(member_locked(peer), activity, "left while this rank waited for it", ""));
-    }
+    // Of one that died the mesh tells.
+    if (link == links_.end() || link->second.state == LinkState::kLeft || has_left_routes(peer)) return left_early(peer);
     lock.unlock();  // the caller's hook runs without our lock
     const Status status = wait_limits.check();
     lock.lock();

@@ -28,6 +28,8 @@ class ControlPlane::Impl final : public Mesh::Plane {
     std::optional<Activity> last;          ///< as its last heartbeat, or its goodbye, told
     std::unique_ptr<ActivityBoard> board;  ///< its page, where it is on this machine
     const char* how = nullptr;             ///< it is dead: what befell it; null: it was silent
+    std::uint64_t made_ns = 0;             ///< when this plane made it, or got its connection
+    bool has_spoken = false;               ///< a frame of this plane has come from there
     std::uint64_t told_ns = 0;             ///< when that is to be told as this rank sees it; 0: it has been
     bool others_first = false;             ///< and others were given time to tell it before
 
@@ -84,6 +86,7 @@ class ControlPlane::Impl final : public Mesh::Plane {
   void leave() noexcept;
   std::vector<int> connected() const;
   Status await_connections(std::span<const int> ranks, const WaitLimits& wait_limits);
+  Status left_early(int rank) const;
   /// Before `start`: until set_members, what goes to neighbours without a connection goes by `whole`, in which they are
   /// `members`, by rank.
   void route_by(Impl& whole, std::span<const int> members);
@@ -122,11 +125,12 @@ class ControlPlane::Impl final : public Mesh::Plane {
   std::vector<Member> members_;
 
  private:
-  // control_watcher.cpp: what befalls neighbours, and what becomes of it.
+  // control_links.cpp: what befalls neighbours, and what becomes of it.
   Link* link_of(int in_mesh);
   void route(int origin, int target, int ttl, std::uint64_t context, Frame type, std::span<const std::byte> payload);
   void take_routed(std::span<const std::byte> payload);
   void lost(Link& link, const char* how) noexcept;
+  std::uint64_t silence_ends_ns(const Link& link) const;
   Activity own_activity() const;
   std::string what_befell(const Link& link) const;
   void send(Link& link, Frame type, std::span<const std::byte> payload);
@@ -152,6 +156,7 @@ class ControlPlane::Impl final : public Mesh::Plane {
   Result<std::vector<std::vector<std::byte>>> gather_rounds(std::unique_lock<std::mutex>& lock,
                                                             std::span<const std::byte> mine, const WaitLimits& wait_limits,
                                                             const Purpose& purpose);
+  bool has_left_routes(int rank) const;
   Status await_round(std::unique_lock<std::mutex>& lock, int peer, std::pair<std::uint64_t, std::uint32_t> round,
                      const WaitLimits& wait_limits, const Purpose& purpose);
   Error gather_timeout(std::unique_lock<std::mutex>& lock, int peer, const WaitLimits& wait_limits, const Purpose& purpose);
@@ -161,12 +166,13 @@ class ControlPlane::Impl final : public Mesh::Plane {
   std::map<int, Link> links_;
   Impl* routes_ = nullptr;      ///< see route_by
   std::vector<int> in_routes_;  ///< by rank: its rank there
+  bool is_set_up_ = false;      ///< set_members: each neighbour has, or had, a connection
   bool leaving_ = false;
   bool left_ = false;
   bool flood_due_ = false;  ///< the first error is not told to everybody yet
   int flood_from_ = -1;     ///< who told it to this rank
-  /// What this rank's last heartbeat told: see Activity.
-  std::array<std::uint64_t, 3> told_{UINT64_MAX, UINT64_MAX, 0};
+  /// What this rank's last heartbeat told: see Activity. None yet: the first one says that this plane is there.
+  std::optional<std::array<std::uint64_t, 3>> told_;
 
   std::atomic<std::uint64_t> next_question_{1};  ///< counted without the lock
   std::map<std::uint64_t, std::pair<Survey*, std::size_t>> questions_;

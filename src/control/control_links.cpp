@@ -18,6 +18,8 @@ namespace {
 // A rank that is behind one that died has not called what may tell the two apart. Those that are not behind go first.
 constexpr std::uint64_t kOthersFirstNs = 100 * kMs;
 constexpr std::uint64_t kRecoverNs = 10 * kMs;  // without memory
+// A neighbour may be that late with its plane. Beats that say that its process lives come each second.
+constexpr std::uint64_t kFirstWordNs = 3 * kSecond;
 
 constexpr const char* kLookAtIt = "Look at that process's own output, and for the kernel's out-of-memory killer";
 constexpr const char* kSeeWhetherStopped =
@@ -62,12 +64,12 @@ Status ControlPlane::Impl::start() {
   const std::lock_guard lock(mutex_);
   for (const int near : neighbours(options_.rank, options_.ranks)) {
     const int in_mesh = in_mesh_[static_cast<std::size_t>(near)];
-    Mesh::Connection* const connection = mesh_->connection(in_mesh);
-    if (connection == nullptr && routes_ == nullptr) continue;  // it is added later
     Link& link = links_[near];
-    link.connection = connection;
+    link.connection = mesh_->connection(in_mesh);  // null: it is added later
     link.in_mesh = in_mesh;
-    link.about = routes_ != nullptr ? members_[static_cast<std::size_t>(near)] : connection->about;
+    link.made_ns = now_ns();
+    if (routes_ != nullptr) link.about = members_[static_cast<std::size_t>(near)];
+    if (routes_ == nullptr && link.connection != nullptr) link.about = link.connection->about;
     link.about.rank = near;
   }
   if (!mesh_->add(context_, *this)) {
@@ -85,6 +87,7 @@ void ControlPlane::Impl::add_link(UniqueFd fd, const Member& about) {
   link.in_mesh = in_mesh_[static_cast<std::size_t>(about.rank)];
   link.about = about;
   link.connection = &mesh_->add(link.in_mesh, std::move(fd), std::move(process), about);
+  link.made_ns = now_ns();
   mesh_->look_at(0);
   if (first_error_.ok()) return;
   ByteWriter out;  // the flood has passed already
@@ -107,6 +110,7 @@ Status ControlPlane::Impl::await_connections(std::span<const int> ranks, const W
     const int in_mesh = in_mesh_[static_cast<std::size_t>(rank)];
     while (mesh_->connection(in_mesh) == nullptr) {
       if (!first_error_.ok()) return first_error_;
+      if (links_[rank].state != LinkState::kOpen) return left_early(rank);
       lock.unlock();  // the caller's hook runs without our lock
       const Status status = wait_limits.check();
       lock.lock();
@@ -118,12 +122,20 @@ Status ControlPlane::Impl::await_connections(std::span<const int> ranks, const W
       changed_.wait_for(lock, std::chrono::milliseconds(wait_limits.slice_ms(10)));
     }
     Link& link = links_[rank];
-    link.in_mesh = in_mesh;
-    if (link.connection == nullptr) link.connection = mesh_->connection(in_mesh);
-    if (link.about.rank < 0) link.about = link.connection->about;
+    if (link.connection != nullptr) continue;
+    link.connection = mesh_->connection(in_mesh);
+    link.about = link.connection->about;
     link.about.rank = rank;
+    link.made_ns = now_ns();
   }
   return {};
+}
+
+/// Of a neighbour that has left, or died, while this rank waited for it.
+Status ControlPlane::Impl::left_early(int rank) const {
+  const auto link = links_.find(rank);
+  const Activity activity = link != links_.end() ? link->second.activity() : Activity();
+  return Status(error_of(member_locked(rank), activity, "left while this rank waited for it", ""));
 }
 
 void ControlPlane::Impl::set_members(std::vector<Member> members) {
@@ -137,15 +149,13 @@ void ControlPlane::Impl::set_members(std::vector<Member> members) {
   const std::lock_guard lock(mutex_);
   members_ = std::move(members);
   routes_ = nullptr;
-  for (const int near : neighbours(options_.rank, options_.ranks)) {
-    const auto [place, lacks] = links_.try_emplace(near);
-    if (const auto board = boards.find(near); board != boards.end()) place->second.board = std::move(board->second);
-    if (!lacks) continue;
-    // The connection that it had when it said so has ended since.
-    place->second.in_mesh = in_mesh_[static_cast<std::size_t>(near)];
-    place->second.about = members_[static_cast<std::size_t>(near)];
-    mesh_->look_at(0);
+  is_set_up_ = true;
+  for (auto& [rank, link] : links_) {
+    if (const auto board = boards.find(rank); board != boards.end()) link.board = std::move(board->second);
+    link.about = members_[static_cast<std::size_t>(rank)];
+    link.about.blob.clear();
   }
+  mesh_->look_at(0);
   mesh_->wake();
 }
 
@@ -170,6 +180,7 @@ ControlPlane::Impl::Link* ControlPlane::Impl::link_of(int in_mesh) {
 void ControlPlane::Impl::take(int from, Frame type, std::span<const std::byte> payload) {
   Link* const link = link_of(from);
   if (link == nullptr || !link->open()) return;
+  link->has_spoken = true;
   ByteReader in(payload);
   switch (type) {
     case Frame::kGoodbye:
@@ -249,9 +260,10 @@ std::uint64_t ControlPlane::Impl::look(std::uint64_t now) {
   std::uint64_t next = UINT64_MAX;
   for (auto& [rank, link] : links_) {
     if (link.open() && !leaving_) {
-      if (link.connection == nullptr && routes_ != nullptr) continue;
+      if (link.connection == nullptr && !is_set_up_) continue;
+      // One that it had when its rank said so, and that has ended since, is one that ended.
       const bool gone = link.connection == nullptr || !link.connection->open();
-      const std::uint64_t silent_ns = gone ? 0 : link.connection->heard_ns + options_.idle_timeout_ns;
+      const std::uint64_t silent_ns = gone ? 0 : silence_ends_ns(link);
       // Silence is noticed when it has lasted long enough, not at the beat after that.
       if (silent_ns > now) next = std::min(next, silent_ns);
       if (silent_ns <= now) lost(link, gone ? kClosed : nullptr);
@@ -265,10 +277,18 @@ std::uint64_t ControlPlane::Impl::look(std::uint64_t now) {
     const Status loss(
         error_of(link.about, link.activity(), what_befell(link), link.how != nullptr ? kLookAtIt : kSeeWhetherStopped));
     link.told_ns = 0;
-    fail(loss, rank);
+    fail(loss, link.how != nullptr ? rank : -1);  // who was silent is told, too
   }
   flood();
   return flood_due_ ? std::min(next, now + kRecoverNs) : next;
+}
+
+/// When a neighbour has been silent for too long, if nothing is heard of it. Before its plane is there it says no more than
+/// the mesh asks for.
+std::uint64_t ControlPlane::Impl::silence_ends_ns(const Link& link) const {
+  const std::uint64_t idle_ns =
+      link.has_spoken ? options_.idle_timeout_ns : std::max(options_.idle_timeout_ns, kFirstWordNs);
+  return std::max(link.connection->heard_ns, link.made_ns) + idle_ns;
 }
 
 std::string ControlPlane::Impl::what_befell(const Link& link) const {
@@ -294,7 +314,9 @@ Activity ControlPlane::Impl::own_activity() const {
 }
 
 void ControlPlane::Impl::send(Link& link, Frame type, std::span<const std::byte> payload) {
-  if (!link.open() || leaving_) return;
+  // One that was silent lives, perhaps, and is told why this rank does without it.
+  const bool parts = type == Frame::kFailure || type == Frame::kGoodbye;
+  if (leaving_ || link.state == LinkState::kLeft || (link.state == LinkState::kDead && !parts)) return;
   if (link.connection != nullptr) return mesh_->send(*link.connection, type, context_, payload);
   if (routes_ == nullptr) return;
   const auto in_routes = [this](int rank) { return in_routes_[static_cast<std::size_t>(rank)]; };

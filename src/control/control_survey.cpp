@@ -30,7 +30,8 @@ int ControlPlane::Impl::first_ttl() const { return 2 * std::bit_width(static_cas
 ControlPlane::Impl::Link* ControlPlane::Impl::towards(int target, int from) {
   Link* best = nullptr;
   for (auto& [rank, link] : links_) {
-    if (!link.open() || rank == from) continue;
+    const bool leads_on = link.open() && (link.connection != nullptr || routes_ != nullptr);
+    if (!leads_on || rank == from) continue;
     if (best != nullptr &&
         ring_distance(rank, target, options_.ranks) >= ring_distance(best->about.rank, target, options_.ranks)) {
       continue;

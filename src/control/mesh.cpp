@@ -27,6 +27,7 @@ constexpr std::uint64_t kLeaveNs = 50 * kMs;
 constexpr std::uint64_t kLastWordsNs = 100 * kMs;
 constexpr std::uint32_t kRecoverUs = 10'000;  // without memory
 constexpr std::uint64_t kWakeTag = UINT64_MAX;
+constexpr std::size_t kMostEarly = 256;  // planes that are to come
 
 std::uint64_t connection_tag(std::uint64_t number) { return number * 2; }
 std::uint64_t process_tag(std::uint64_t number) { return number * 2 + 1; }
@@ -173,12 +174,20 @@ bool Mesh::take(Connection& connection, std::uint8_t type, std::span<const std::
 void Mesh::dispatch(std::uint64_t context, int from, Frame type, std::span<const std::byte> payload) {
   if (const auto plane = planes_.find(context); plane != planes_.end()) return plane->second->take(from, type, payload);
   const auto gone = gone_.find(context);
-  if (gone == gone_.end()) {
-    early_[context].push_back({from, type, {payload.begin(), payload.end()}});
-    return;
-  }
+  if (gone == gone_.end()) return keep(context, from, type, payload);
   if (type == kGoodbye) std::erase(gone->second, from);
   if (gone->second.empty()) gone_.erase(gone);
+}
+
+/// For a plane to come. Most come soon. One that never comes, as its maker has failed here, is forgotten once so many
+/// others wait that some peer has left long ago.
+void Mesh::keep(std::uint64_t context, int from, Frame type, std::span<const std::byte> payload) {
+  early_[context].push_back({from, type, {payload.begin(), payload.end()}});
+  if (early_.size() <= kMostEarly) return;
+  const auto is_left = [](const auto& entry) {
+    return std::ranges::any_of(entry.second, [](const Early& frame) { return frame.type == kGoodbye; });
+  };
+  if (const auto left = std::ranges::find_if(early_, is_left); left != early_.end()) early_.erase(left);
 }
 
 /// Nothing more comes: the peer has closed it, or its process has ended. Planes that were told goodbye miss nothing.
@@ -256,6 +265,7 @@ Mesh::Connection& Mesh::add(int rank, UniqueFd fd, UniqueFd process, const Membe
   added.number = ++numbers_;
   poller_.watch(added.channel.fd(), connection_tag(added.number), true, false);
   if (added.process) poller_.watch(added.process.get(), process_tag(added.number), true, false);
+  changed_.notify_all();
   return added;
 }
 

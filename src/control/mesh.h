@@ -121,6 +121,7 @@ class Mesh {
   void handle(const Poller::Event& event);
   void read_from(Connection& connection);
   bool take(Connection& connection, std::uint8_t type, std::span<const std::byte> payload);
+  void keep(std::uint64_t context, int from, Frame type, std::span<const std::byte> payload);
   void over(Connection& connection, const char* how);
   void close(Connection& connection);
   void look(std::uint64_t now);

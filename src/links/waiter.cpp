@@ -47,6 +47,7 @@ void Waiter::begin(std::uint64_t timeout_ns, WaitObserver* concern, bool beside,
   concern_ = concern;
   begun_ns_ = idle_since_ns_ = 0;
   waited_ = false;
+  is_fresh_ = true;
   gave_up_ = GaveUp::not_yet;
 }
 
@@ -63,8 +64,14 @@ bool Waiter::take(std::uint64_t most_ns) {
   return true;
 }
 
-void Waiter::take() {
-  while (!take(millisecond / 2)) static_cast<void>(hook().ends_wait());
+bool Waiter::take() {
+  while (!take(millisecond / 2)) {
+    waited_ = true;
+    const std::uint64_t now = now_ns();
+    if (begun_ns_ == 0) begun_ns_ = now;
+    if (!may_go_on(now)) return false;
+  }
+  return true;
 }
 
 void Waiter::give_back() {
@@ -73,9 +80,9 @@ void Waiter::give_back() {
   group_.mutex().unlock();
 }
 
-void Waiter::give_way() {
+bool Waiter::give_way() {
   leave();
-  enter();
+  return enter();
 }
 
 void Waiter::progress() {
@@ -99,8 +106,7 @@ bool Waiter::yield_briefly(std::uint64_t& since_ns) {
   if (now - since_ns >= millisecond / 4 || now < naps_until_ns_) return false;
   leave();
   yield_core(now);
-  enter();
-  return true;
+  return enter();
 }
 
 void Waiter::yield_core(std::uint64_t now) {
@@ -121,16 +127,12 @@ bool Waiter::idle(std::uint32_t rounds, bool polls) {
   waited_ = true;
   const bool spins = policy_.spins && !beside_;
   const std::uint64_t now = now_ns();
-  if (begun_ns_ == 0) {
-    begun_ns_ = now;
-    arm(false);
-  }
+  if (begun_ns_ == 0) begun_ns_ = now;
+  if (std::exchange(is_fresh_, false)) arm(false);
   // A round counter that starts anew says that something moved meanwhile.
   if (idle_since_ns_ == 0 || rounds <= rounds_per_look) idle_since_ns_ = now;
   leave();
-  const bool goes_on = may_go_on(now);  // others' code, with nothing held
-  enter();
-  if (!goes_on) return false;
+  if (!may_go_on(now) || !enter()) return false;  // others' code, with nothing held
   const std::uint64_t idle_for = now - idle_since_ns_;
   const std::uint64_t spin = spins ? spin_for : 0;
   // Beside computing it naps at once: who wakes gets the core soon, who yields gets it back when the computing thread's
@@ -142,9 +144,9 @@ bool Waiter::idle(std::uint32_t rounds, bool polls) {
   } else if (idle_for < spin + yield && now >= naps_until_ns_) {
     leave();
     yield_core(now);
-    enter();
-  } else {
-    nap(idle_for);
+    if (!enter()) return false;
+  } else if (!nap(idle_for)) {
+    return false;
   }
   progress();
   return true;
@@ -189,14 +191,14 @@ void Waiter::set_yielding(bool yielding) {
   }
 }
 
-void Waiter::nap(std::uint64_t idle_for) {
+bool Waiter::nap(std::uint64_t idle_for) {
   // Peers are asked to wake us one round before the nap, so that the caller looks once more in between: what came
   // before the asking shows there. What still slips through costs the nap's bound.
   const bool looked = armed_;
   arm(true);  // the second time: who rang meanwhile, and was heard by a look at a part of what we wait for, rings again
   if (!looked) {
     for (std::uint32_t i = 0; i < pauses_before_last_look; ++i) pause_core();
-    return;
+    return true;
   }
   std::array<pollfd, 8> events;
   nfds_t count = 0;
@@ -212,8 +214,9 @@ void Waiter::nap(std::uint64_t idle_for) {
   set_yielding(true);
   static_cast<void>(::poll(events.data(), count, static_cast<int>(most / millisecond)));
   set_yielding(false);
-  enter();
+  if (!enter()) return false;
   arm(false);
+  return true;
 }
 
 }  // namespace tutti

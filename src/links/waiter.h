@@ -70,11 +70,11 @@ class Waiter : public Agent {
 
   /// Begins a turn, as soon as others are through with theirs, at most most_ns from now; false: they are not.
   bool enter(std::uint64_t most_ns) { return !group_.is_shared() || take(most_ns); }
-  /// Likewise, however long that takes: they move data meanwhile, and wait for nobody. Asks the hook.
-  void enter() {
-    if (group_.is_shared()) [[unlikely]]
-      take();
-  }
+  /// Likewise, but within the wait that was begun: they move data meanwhile, and wait for nobody. False: gave_up() says
+  /// why.
+  bool enter() { return !group_.is_shared() || take(); }
+  /// Whether it is in a turn, as far as there are any.
+  bool in_turn() const { return holds_ || !group_.is_shared(); }
   /// Ends the turn; the endpoints are others' from here on. Once more does nothing.
   void leave() {
     if (holds_) [[unlikely]]
@@ -82,7 +82,7 @@ class Waiter : public Agent {
   }
   void progress() override;
   bool idle(std::uint32_t rounds, bool polls) override;
-  void give_way() override;
+  bool give_way() override;
   /// Spins where idle(rounds, polls) would do no more than that; false: that has more to do.
   bool spin(std::uint32_t rounds, bool polls);
   /// Where ranks share cores, hands this one over, so that whoever is waited for may have it; false: it does not, or did so
@@ -96,7 +96,7 @@ class Waiter : public Agent {
 
  private:
   bool take(std::uint64_t most_ns);
-  void take();
+  bool take();
   void give_back();
   bool may_go_on(std::uint64_t now);
   static int poll(void* self);
@@ -104,7 +104,8 @@ class Waiter : public Agent {
   void yield_core(std::uint64_t now);
   /// Where its habit is to tell.
   void set_yielding(bool yielding);
-  void nap(std::uint64_t idle_for);
+  /// False: its turn did not come again.
+  bool nap(std::uint64_t idle_for);
   void arm(bool sleeping);
 
   EndpointGroup& group_;
@@ -121,9 +122,10 @@ class Waiter : public Agent {
   std::uint64_t naps_until_ns_ = 0;  ///< naps take the place of yields until then, as these were dear
   std::uint64_t nap_period_ns_ = 0;  ///< for how long
   bool beside_ = false;
-  bool armed_ = false;   ///< peers were asked to wake us
-  bool waited_ = false;  ///< more than by spinning, since it was begun
-  bool holds_ = false;   ///< the group's mutex
+  bool armed_ = false;    ///< peers were asked to wake us
+  bool waited_ = false;   ///< more than by spinning, since it was begun
+  bool is_fresh_ = true;  ///< nothing was idle since it was begun
+  bool holds_ = false;    ///< the group's mutex
   /// While it does: a cancellation in the middle of a transport's work would spoil it for the other communicators.
   std::optional<NoCancellation> whole_;
   GaveUp gave_up_ = GaveUp::not_yet;
@@ -132,7 +134,8 @@ class Waiter : public Agent {
 /// A turn of a thread that waits within it, by that waiter only. Where nobody shares the endpoints it costs a look.
 class EndpointTurn {
  public:
-  explicit EndpointTurn(Waiter& waiter) : waiter_(waiter), begun_(true) { waiter.enter(); }
+  /// One within the wait that was begun.
+  explicit EndpointTurn(Waiter& waiter) : waiter_(waiter), begun_(waiter.enter()) {}
   /// A turn that is to begin within most_ns; false: it has not.
   EndpointTurn(Waiter& waiter, std::uint64_t most_ns) : waiter_(waiter), begun_(waiter.enter(most_ns)) {}
   ~EndpointTurn() { waiter_.leave(); }

@@ -161,11 +161,13 @@ TEST(AllReduceV, OfOtherTotalsIsAMismatch) {
 
 /// Runs `calls` within a group; how many operations that were.
 template <typename Calls>
-std::uint64_t operations_of(tutti_comm* comm, const Calls& calls) {
+std::uint64_t operations_of(tutti_comm* comm, const Calls& calls, bool fuse = true) {
   const std::uint64_t before = sequence_of(comm);
   EXPECT_EQ(tutti_group_start(), TUTTI_SUCCESS);
   calls();
-  EXPECT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+  tutti_call call = TUTTI_CALL_INIT;
+  call.fuse = fuse ? 1 : 0;
+  EXPECT_EQ(tutti_group_end(&call), TUTTI_SUCCESS) << last_error();
   return sequence_of(comm) - before;
 }
 
@@ -204,7 +206,7 @@ TEST(Group, SmallSumsAreOneOperation) {
   });
 }
 
-TEST(Group, KeepsApartWhatIsLongOrOtherwiseOrDepends) {
+TEST(Group, KeepsApartWhatIsLongOrOtherwiseOrNotAskedFor) {
   const Ranks ranks(2);
   ranks.run([](int, tutti_comm* comm) {
     std::vector<std::int32_t> a(100, 1), b(100, 1), c(100, 1), d(5000, 1);
@@ -213,7 +215,7 @@ TEST(Group, KeepsApartWhatIsLongOrOtherwiseOrDepends) {
     };
     EXPECT_EQ(operations_of(comm, [&] { sum(a, a), sum(b, b), sum(d, d); }), 2u) << "d is long";
     EXPECT_EQ(operations_of(comm, [&] { sum(a, a), sum(b, b, TUTTI_MAX); }), 2u);
-    EXPECT_EQ(operations_of(comm, [&] { sum(a, b), sum(b, c); }), 2u) << "c is the sum of a sum";
+    EXPECT_EQ(operations_of(comm, [&] { sum(a, b), sum(b, c); }, false), 2u) << "c is the sum of a sum";
     EXPECT_EQ(a, std::vector<std::int32_t>(100, 4));
     EXPECT_EQ(b, std::vector<std::int32_t>(100, 8));
     EXPECT_EQ(c, std::vector<std::int32_t>(100, 16));
@@ -284,6 +286,7 @@ TEST(Group, FusesEachCommunicatorsOwn) {
   tutti_work* whole = nullptr;
   tutti_call call = TUTTI_CALL_INIT;
   call.work = &whole;
+  call.fuse = 1;
   ASSERT_EQ(tutti_group_end(&call), TUTTI_SUCCESS) << last_error();
   EXPECT_EQ(tutti_work_wait(whole, 0), TUTTI_SUCCESS);
   tutti_work_release(whole);
@@ -291,23 +294,72 @@ TEST(Group, FusesEachCommunicatorsOwn) {
   for (int r = 0; r < 3; ++r) EXPECT_EQ(sequence_of(ranks[r]), 1u);
 }
 
-/// A call that fails ends the works of all that were one operation with it.
+/// What may differ between ranks decides nothing: names, limits, and buffers that only the root reads.
+TEST(Group, IsFusedAlikeWhateverDiffersBetweenRanks) {
+  constexpr int n = 3;
+  const Ranks ranks(n);
+  ranks.run([](int rank, tutti_comm* comm) {
+    std::vector<std::int32_t> slots(n, -1);
+    slots[static_cast<std::size_t>(rank)] = 10 + rank;
+    EXPECT_EQ(operations_of(comm,
+                            [&] {
+                              for (int r = 0; r < n; ++r) {
+                                tutti_call call = TUTTI_CALL_INIT;
+                                call.timeout_ns = rank == 1 ? 50'000'000'000 : 0;
+                                call.name = rank == 2 ? "weights" : nullptr;
+                                EXPECT_EQ(tutti_broadcast(&slots[static_cast<std::size_t>(rank)],
+                                                          &slots[static_cast<std::size_t>(r)], 1, TUTTI_INT32, r, comm, {},
+                                                          &call),
+                                          TUTTI_SUCCESS);
+                              }
+                            }),
+              1u);
+    EXPECT_EQ(slots, (std::vector<std::int32_t>{10, 11, 12}));
+    std::int32_t a = 1, b = 1;
+    const auto by_name = [&](std::int32_t& data, int root) {
+      tutti_call call = TUTTI_CALL_INIT;
+      call.algorithm = "binomial";
+      EXPECT_EQ(tutti_broadcast(&data, &data, 1, TUTTI_INT32, root, comm, {}, &call), TUTTI_SUCCESS);
+    };
+    EXPECT_EQ(operations_of(comm, [&] { by_name(a, 0), by_name(b, 1); }), 2u) << "no all_gather is called binomial";
+  });
+}
+
+/// Without the promise a group is a rank's own affair.
+TEST(Group, OfOneRankMeetsPlainCallsOfAnother) {
+  const Ranks ranks(2);
+  ranks.run([](int rank, tutti_comm* comm) {
+    std::int32_t a = 1, b = 2;
+    if (rank == 0) {
+      EXPECT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+    }
+    EXPECT_EQ(tutti_all_reduce(&a, &a, 1, TUTTI_INT32, TUTTI_SUM, comm, {}, nullptr), TUTTI_SUCCESS) << last_error();
+    EXPECT_EQ(tutti_all_reduce(&b, &b, 1, TUTTI_INT32, TUTTI_SUM, comm, {}, nullptr), TUTTI_SUCCESS) << last_error();
+    if (rank == 0) {
+      EXPECT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
+    }
+    EXPECT_EQ(a, 2);
+    EXPECT_EQ(b, 4);
+  });
+}
+
+/// A call that fails ends the works of all that were one operation with it: rank 1 never comes.
 TEST(Group, ThatFailsEndsAllItsWorks) {
   const Ranks ranks(2);
-  ASSERT_EQ(tutti_comm_abort(ranks[1]), TUTTI_SUCCESS);
   tutti_work* works[2] = {};
   std::int32_t data[2] = {};
   ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
-  tutti_status posted = TUTTI_SUCCESS;
-  for (int i = 0; i < 2 && posted == TUTTI_SUCCESS; ++i) {
+  for (int i = 0; i < 2; ++i) {
     tutti_call call = TUTTI_CALL_INIT;
     call.work = &works[i];
-    posted = tutti_all_reduce(&data[i], &data[i], 1, TUTTI_INT32, TUTTI_SUM, ranks[0], {}, &call);
+    ASSERT_EQ(tutti_all_reduce(&data[i], &data[i], 1, TUTTI_INT32, TUTTI_SUM, ranks[0], {}, &call), TUTTI_SUCCESS);
   }
-  EXPECT_EQ(tutti_group_end(nullptr), TUTTI_ABORTED);
+  tutti_call call = TUTTI_CALL_INIT;
+  call.fuse = 1;
+  call.timeout_ns = 200'000'000;
+  EXPECT_EQ(tutti_group_end(&call), TUTTI_TIMEOUT);
   for (tutti_work* work : works) {
-    if (work == nullptr) continue;
-    EXPECT_EQ(tutti_work_wait(work, 0), TUTTI_ABORTED);
+    EXPECT_EQ(tutti_work_wait(work, 0), TUTTI_TIMEOUT);
     tutti_work_release(work);
   }
 }

@@ -145,6 +145,30 @@ TEST(Members, ThatDoNotComeAreNamedAndTheParentStaysSound) {
   });
 }
 
+/// Nothing that was only asked for counts: the others have not heard of it.
+TEST(Members, AreMadeAfterOneWasRefusedOrOnlyEstimated) {
+  const Ranks ranks(2);
+  const std::vector<int> members = {1, 0};
+  ranks.run([&](int rank, tutti_comm* comm) {
+    tutti_comm* part = nullptr;
+    tutti_config bad = TUTTI_CONFIG_INIT;
+    if (rank == 1) bad.traffic_class = 100;
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(tutti_comm_create_members(comm, members.data(), 2, 7, &part, &bad), TUTTI_INVALID_ARGUMENT) << last_error();
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30)) << "it waited for its deadline";
+    if (rank == 1) {
+      std::uint64_t ns = 0;
+      EXPECT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+      EXPECT_EQ(tutti_comm_create_members(comm, members.data(), 2, 7, &part, nullptr), TUTTI_SUCCESS);
+      EXPECT_EQ(tutti_group_estimate(&ns), TUTTI_INVALID_USAGE);
+    }
+    part = members_of(comm, members, 7);
+    ASSERT_NE(part, nullptr);
+    expect_sum(part, 1, 2);
+    EXPECT_EQ(tutti_comm_destroy(part), TUTTI_SUCCESS);
+  });
+}
+
 /// What is wrong on one of them alone, all hear.
 TEST(Members, HearWhatOneOfThemLacks) {
   const Ranks ranks(4);
@@ -250,7 +274,8 @@ TEST(Many, AreUsedByManyThreadsAndTakeLittle) {
   std::cout << "each communicator of a rank: "
             << static_cast<double>(now.descriptors - before.descriptors) / static_cast<double>(n * parts)
             << " descriptors\n";
-  EXPECT_LE(now.descriptors - before.descriptors, static_cast<std::ptrdiff_t>(4 * n * parts));
+  // One each, of the activity board, and what two ranks have in common: a socket and a doorbell in each class of traffic.
+  EXPECT_LE(now.descriptors - before.descriptors, static_cast<std::ptrdiff_t>(n * parts + 2 * 2 * n * (n - 1)));
   EXPECT_LE(now.threads, before.threads);
   for (auto& own : made) {
     for (tutti_comm* comm : own) EXPECT_EQ(tutti_comm_destroy(comm), TUTTI_SUCCESS);
@@ -327,6 +352,38 @@ TEST(NonBlocking, ASplitMayBeGivenUp) {
     EXPECT_EQ(tutti_comm_destroy(part), TUTTI_SUCCESS);
     EXPECT_EQ(error_of(ranks[0]).status, TUTTI_ABORTED) << "the split had begun";
   }
+}
+
+/// Peers beat by the longer limit of what they had before.
+TEST(Parts, MayHaveAShortIdleTimeout) {
+  const Ranks ranks(4);
+  ranks.run([](int, tutti_comm* comm) {
+    tutti_config config = TUTTI_CONFIG_INIT;
+    config.idle_timeout_ns = 300'000'000;
+    for (int round = 0; round < 3; ++round) {
+      tutti_comm* part = nullptr;
+      ASSERT_EQ(tutti_comm_split(comm, 0, 0, &part, &config), TUTTI_SUCCESS) << last_error();
+      usleep(400'000);
+      expect_sum(part, 1, 4);
+      EXPECT_EQ(tutti_comm_destroy(part), TUTTI_SUCCESS);
+    }
+  });
+}
+
+TEST(NonBlocking, SplitsWithoutAGroupLeaveNothing) {
+  const Ranks ranks(2);
+  const Holdings before = Holdings::now();
+  ranks.run([](int rank, tutti_comm* comm) {
+    tutti_config config = TUTTI_CONFIG_INIT;
+    config.non_blocking = 1;
+    for (int round = 0; round < 50; ++round) {
+      tutti_comm* part = nullptr;
+      EXPECT_EQ(tutti_comm_split(comm, rank == 0 ? -1 : 0, 0, &part, rank == 0 ? &config : nullptr),
+                rank == 0 ? TUTTI_IN_PROGRESS : TUTTI_SUCCESS);
+      EXPECT_EQ(tutti_comm_destroy(part), TUTTI_SUCCESS);
+    }
+  });
+  EXPECT_TRUE(holds_no_more_than(before));
 }
 
 TEST(Names, ChangeInSentences) {

@@ -23,8 +23,8 @@ class Agent {
     // Relaxed: a hint, which is looked at again and again.
     return wanted_ != nullptr && wanted_->load(std::memory_order_relaxed) != 0;
   }
-  /// Lets those in; returns when they are through. No link is in the middle of an operation meanwhile.
-  virtual void give_way() {}
+  /// Lets those in; returns when they are through. No link is in the middle of an operation meanwhile. False: give up.
+  virtual bool give_way() { return true; }
 
  protected:
   Agent() = default;

@@ -30,8 +30,8 @@ const Outcome& HostExecutor::run_lanes(Agent& agent) {
       if (turn == Turn::failed) return outcome_;
       left += lanes_[l].finished ? 0 : 1;
     }
-    if (agent.contended()) [[unlikely]]
-      agent.give_way();
+    if (agent.contended() && !agent.give_way()) [[unlikely]]
+      return interrupted();
     if (moved) rounds = 0;
     if (++rounds == 1 && needs_progress_) {
       agent.progress();  // after every move, and before the first wait

@@ -259,9 +259,34 @@ TEST_F(Peerless, ADeathIsHeardOfInAllParts) {
 
 TEST_F(Peerless, SilenceIsEachPartsOwn) {
   const auto one = part(7, 200 * kMs);
+  say(7, Mesh::kHeartbeat, [](ByteWriter& out) { pack_activity(out, Activity()); });
   ASSERT_TRUE(eventually([&] { return one->failed().load(); }));
   EXPECT_THAT(one->first_error().text(), HasSubstr("was silent for 200 ms"));
   EXPECT_FALSE(world->failed().load());
+}
+
+/// Its plane may come later, and its process says each second that it lives.
+TEST_F(Peerless, WhoseFirstWordIsToComeIsNotSilentYet) {
+  const auto one = part(7, 200 * kMs);
+  ::usleep(1'000'000);
+  EXPECT_FALSE(one->failed().load());
+  ASSERT_TRUE(eventually([&] { return one->failed().load(); }));
+}
+
+/// Who does without a silent peer says so: it may live.
+TEST_F(Peerless, IsToldWhyOneDoesWithoutIt) {
+  const auto one = part(7, 200 * kMs);
+  say(7, Mesh::kHeartbeat, [](ByteWriter& out) { pack_activity(out, Activity()); });
+  ASSERT_TRUE(eventually([&] { return one->failed().load(); }));
+  bool told = false;
+  EXPECT_TRUE(eventually([&] {
+    its_end.receive([&](std::uint8_t type, std::span<const std::byte> payload) {
+      ByteReader in(payload);
+      told = told || (type == Mesh::kFailure && in.u64() == 7);
+      return true;
+    });
+    return told;
+  }));
 }
 
 }  // namespace
