@@ -114,7 +114,7 @@ class Waiter : public Agent {
   WaitObserver* concern_ = nullptr;
   PollHook hook_;
   bool hook_ended_ = false;
-  std::uint64_t timeout_ns_ = 0;
+  std::uint64_t timeout_ns_ = UINT64_MAX;  ///< none before it was begun
   std::uint64_t begun_ns_ = 0;
   std::uint64_t idle_since_ns_ = 0;
   std::uint64_t next_poll_ns_ = 0;

@@ -93,6 +93,7 @@ class RingEnd {
         waiter_(transports.endpoints(traffic), policy, {}),
         to_((rank + 1) % ranks),
         from_((rank + ranks - 1) % ranks) {
+    waiter_.begin(minute);
     const EndpointTurn turn(waiter_);
     for (const bool sends : {true, false}) {
       auto link = transports.link(traffic, sends ? to_ : from_, 3, sends);

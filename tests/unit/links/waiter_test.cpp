@@ -213,8 +213,8 @@ TEST_F(SharedEndpoints, AreOthersWhileOneWaits) {
   });
   // Waits for it within a turn, in each way.
   for (const bool spins : {true, false}) {
-    policy_.spins = spins;
-    Waiter waiter(group_, policy_, {});
+    const WaitPolicy policy{.spins = spins, .failed = nullptr};
+    Waiter waiter(group_, policy, {});
     waiter.begin(60'000'000'000, nullptr, !spins);
     const EndpointTurn turn(waiter);
     for (std::uint32_t rounds = 1; !over; ++rounds) ASSERT_TRUE(waiter.idle(rounds, true));
