@@ -271,7 +271,7 @@ Result<std::vector<Half>> group_of(int color, const std::vector<std::vector<std:
     if (!half->failure.ok()) return half->failure;
     if (half->color == color) group.push_back(std::move(half).value());
   }
-  std::ranges::stable_sort(group, {}, [](const Half& half) { return half.key; });
+  std::ranges::sort(group, {}, [](const Half& half) { return std::pair(half.key, half.self.member.rank); });
   return group;
 }
 
@@ -404,6 +404,7 @@ Result<std::unique_ptr<Membership>> join_members(ControlPlane& parent, const Key
   const int ranks = static_cast<int>(request.members.size());
   const int rank = static_cast<int>(std::ranges::find(request.members, parent.rank()) - request.members.begin());
   Own own = own_half(parent, request);
+  own.half.key = rank;
   ByteWriter purpose;
   purpose.text("members");
   for (const int member : request.members) purpose.i32(member);
