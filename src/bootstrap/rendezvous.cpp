@@ -227,7 +227,7 @@ Result<Membership> join(const JoinRequest& request) {
 namespace {
 
 // What each rank tells the others.
-struct Half {
+struct Contribution {
   Status failure;  // it cannot take part
   int color = 0;
   int key = 0;
@@ -236,88 +236,88 @@ struct Half {
   Introduction self;           // rank: the parent's
 };
 
-std::vector<std::byte> pack_half(const Half& half) {
+std::vector<std::byte> pack_contribution(const Contribution& told) {
   ByteWriter out;
-  out.u8(half.failure.ok() ? 1 : 0);
-  if (!half.failure.ok()) pack_error(out, for_others(half.failure, half.self.member));
-  out.i32(half.color);
-  out.i32(half.key);
-  out.raw(std::span<const unsigned char>(half.nonce));
-  out.u32(static_cast<std::uint32_t>(half.connected.size()));
-  for (const int rank : half.connected) out.i32(rank);
-  pack_introduction(out, half.self);
+  out.u8(told.failure.ok() ? 1 : 0);
+  if (!told.failure.ok()) pack_error(out, for_others(told.failure, told.self.member));
+  out.i32(told.color);
+  out.i32(told.key);
+  out.raw(std::span<const unsigned char>(told.nonce));
+  out.u32(static_cast<std::uint32_t>(told.connected.size()));
+  for (const int rank : told.connected) out.i32(rank);
+  pack_introduction(out, told.self);
   return out.take();
 }
 
-Result<Half> unpack_half(std::span<const std::byte> bytes) {
+Result<Contribution> unpack_contribution(std::span<const std::byte> bytes) {
   ByteReader in(bytes);
-  Half half;
-  if (in.u8() == 0) half.failure = Status(unpack_error(in));
-  half.color = in.i32();
-  half.key = in.i32();
-  in.copy(half.nonce);
-  for (std::uint32_t n = in.u32(); n != 0 && in.ok(); --n) half.connected.push_back(in.i32());
-  half.self = unpack_introduction(in);
+  Contribution told;
+  if (in.u8() == 0) told.failure = Status(unpack_error(in));
+  told.color = in.i32();
+  told.key = in.i32();
+  in.copy(told.nonce);
+  for (std::uint32_t n = in.u32(); n != 0 && in.ok(); --n) told.connected.push_back(in.i32());
+  told.self = unpack_introduction(in);
   if (!in.complete()) return Status(TUTTI_INTERNAL_ERROR, "A rank sent a malformed split");
-  return half;
+  return told;
 }
 
 // The members of one color, in their new order.
-Result<std::vector<Half>> group_of(int color, const std::vector<std::vector<std::byte>>& all) {
-  std::vector<Half> group;
+Result<std::vector<Contribution>> group_of(int color, const std::vector<std::vector<std::byte>>& all) {
+  std::vector<Contribution> group;
   for (const auto& bytes : all) {
-    auto half = unpack_half(bytes);
-    if (!half) return half.status();
-    if (!half->failure.ok()) return half->failure;
-    if (half->color == color) group.push_back(std::move(half).value());
+    auto told = unpack_contribution(bytes);
+    if (!told) return told.status();
+    if (!told->failure.ok()) return told->failure;
+    if (told->color == color) group.push_back(std::move(told).value());
   }
-  std::ranges::sort(group, {}, [](const Half& half) { return std::pair(half.key, half.self.member.rank); });
+  std::ranges::sort(group, {}, [](const Contribution& told) { return std::pair(told.key, told.self.member.rank); });
   return group;
 }
 
-// This rank's, and where strangers may call it.
-struct Own {
-  Half half;
+// A rank that takes part: what it tells, and where those call it that have no connection with it.
+struct Joining {
+  Contribution told;
   Acceptor acceptor{Listener{}};
   std::unique_ptr<ActivityBoard> board = std::make_unique<ActivityBoard>();
 };
 
-Own own_half(const ControlPlane& parent, const PartRequest& request) {
-  Own own;
-  own.half.nonce = random_key();
-  own.half.connected = parent.connected();
-  Member& self = own.half.self.member;
+Joining joining_by(const ControlPlane& parent, const PartRequest& request) {
+  Joining own;
+  own.told.nonce = random_key();
+  own.told.connected = parent.connected();
+  Member& self = own.told.self.member;
   self = parent.member(parent.rank());
   if (request.global >= 0) self.global = request.global;
   self.activity_fd = own.board->fd();
   self.activity_inode = own.board->inode();
   self.blob = request.blob;
-  own.half.failure = request.so_far;
+  own.told.failure = request.so_far;
   return own;
 }
 
 // Where this rank may have neighbours that it has no connection with.
-void let_strangers_in(Own& own, const Settings& settings) {
-  if (!own.half.failure.ok()) return;
+void listen_for_neighbours(Joining& own, const Settings& settings) {
+  if (!own.told.failure.ok()) return;
   auto opened = listen_for(settings);
-  own.half.failure = opened.status();
+  own.told.failure = opened.status();
   if (opened) own.acceptor = Acceptor(std::move(opened).value());
-  own.half.self.addresses = own.acceptor.addresses();
+  own.told.self.addresses = own.acceptor.addresses();
 }
 
 // One of them says so: the other's is on its way to it then.
-bool are_connected(const Half& one, const Half& other) {
+bool are_connected(const Contribution& one, const Contribution& other) {
   return std::ranges::binary_search(one.connected, other.self.member.rank) ||
          std::ranges::binary_search(other.connected, one.self.member.rank);
 }
 
 // Neighbours of `rank`, with their new ranks, that are connected with it, or are not.
-std::vector<Introduction> neighbours_of(const std::vector<Half>& group, int rank, bool connected) {
+std::vector<Introduction> neighbours_of(const std::vector<Contribution>& group, int rank, bool connected) {
   std::vector<Introduction> all;
   for (const int near : neighbours(rank, static_cast<int>(group.size()))) {
-    const Half& half = group[static_cast<std::size_t>(near)];
-    if (are_connected(half, group[static_cast<std::size_t>(rank)]) != connected) continue;
-    all.push_back(half.self);
+    const Contribution& told = group[static_cast<std::size_t>(near)];
+    if (are_connected(told, group[static_cast<std::size_t>(rank)]) != connected) continue;
+    all.push_back(told.self);
     all.back().member.rank = near;
   }
   return all;
@@ -332,15 +332,15 @@ std::uint64_t context_of(const Key& key) {
 }
 
 // The child's, of which this rank is `rank`, without a control plane.
-std::unique_ptr<Membership> membership_of(const std::vector<Half>& group, int rank, const Key& key) {
+std::unique_ptr<Membership> membership_of(const std::vector<Contribution>& group, int rank, const Key& key) {
   auto membership = std::make_unique<Membership>();
   membership->rank = rank;
   membership->ranks = static_cast<int>(group.size());
   membership->key = key;
   membership->context = context_of(key);
-  for (const Half& half : group) {
-    membership->in_parent.push_back(half.self.member.rank);
-    membership->members.push_back(half.self.member);
+  for (const Contribution& told : group) {
+    membership->in_parent.push_back(told.self.member.rank);
+    membership->members.push_back(told.self.member);
     Member& member = membership->members.back();
     if (member.global < 0) member.global = member.rank;
     member.rank = static_cast<int>(membership->members.size()) - 1;
@@ -349,41 +349,47 @@ std::unique_ptr<Membership> membership_of(const std::vector<Half>& group, int ra
 }
 
 // Sees that it has a connection with each neighbour.
-Status connect_part(const Membership& membership, const std::vector<Half>& group, Own& own, const WaitLimits& wait_limits) {
+Status connect_part(const Membership& membership, const std::vector<Contribution>& group, Joining& own,
+                    const WaitLimits& wait_limits) {
   ControlPlane& control = *membership.control;
   const auto missing = neighbours_of(group, membership.rank, false);
-  ServerLink none;
-  Status status;
   if (!missing.empty()) {
-    status = connect_neighbours(control, own.acceptor, missing, membership.key, none, wait_limits);
+    ServerLink none;
+    Status status = connect_neighbours(control, own.acceptor, missing, membership.key, none, wait_limits);
+    if (!status) return status;
   }
   std::vector<int> others;
   for (const Introduction& other : neighbours_of(group, membership.rank, true)) others.push_back(other.member.rank);
-  if (status) status = control.await_connections(others, wait_limits);
-  if (!status) {
-    control.report(for_others(status, membership.members[static_cast<std::size_t>(membership.rank)]));
-    return status;
-  }
+  if (Status status = control.await_connections(others, wait_limits); !status) return status;
   control.set_members(membership.members);
   return {};
+}
+
+// The membership, or with what it failed, which its own plane tells the others.
+Result<std::unique_ptr<Membership>> joined(std::unique_ptr<Membership> membership, Status status) {
+  if (status) return membership;
+  membership->control->report(for_others(status, membership->members[static_cast<std::size_t>(membership->rank)]));
+  return status;
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Membership>> split(ControlPlane& parent, const Key& parent_key, const SplitRequest& request) {
-  Own own = own_half(parent, request);
-  own.half.color = request.color;
-  own.half.key = request.key;
-  const bool knows_all = static_cast<int>(own.half.connected.size()) == parent.ranks() - 1;
-  if (request.color >= 0 && !knows_all) let_strangers_in(own, request.settings);
-  own.half.failure = named(own.half.failure, own.half.self.member);
-  auto all = parent.allgather(pack_half(own.half), request.wait_limits, {"split", request.operation, request.history});
+  Joining own = joining_by(parent, request);
+  own.told.color = request.color;
+  own.told.key = request.key;
+  const bool is_connected_to_all = static_cast<int>(own.told.connected.size()) == parent.ranks() - 1;
+  if (request.color >= 0 && !is_connected_to_all) listen_for_neighbours(own, request.settings);
+  own.told.failure = named(own.told.failure, own.told.self.member);
+  auto all =
+      parent.allgather(pack_contribution(own.told), request.wait_limits, {"split", request.operation, request.history});
   if (!all) return all.status();
   auto group = group_of(request.color, *all);
   if (!group) return group.status();
   if (request.color < 0) return std::unique_ptr<Membership>();
 
-  const auto self = std::ranges::find_if(*group, [&](const Half& half) { return half.self.member.rank == parent.rank(); });
+  const auto self =
+      std::ranges::find_if(*group, [&](const Contribution& told) { return told.self.member.rank == parent.rank(); });
   const int rank = static_cast<int>(self - group->begin());
   const auto& nonce = group->front().nonce;
   const Key key = derive_key(parent_key, "split " + std::string(nonce.begin(), nonce.end()));
@@ -391,20 +397,22 @@ Result<std::unique_ptr<Membership>> split(ControlPlane& parent, const Key& paren
   auto control = ControlPlane::make_part(parent, control_options(request.name, request.settings, rank, membership->ranks),
                                          membership->in_parent, membership->context, std::move(own.board));
   if (!control) {  // no peer of the child's can hear of it, only the parent's
-    parent.report(for_others(control.status(), own.half.self.member));
+    parent.report(for_others(control.status(), own.told.self.member));
     return control.status();
   }
   membership->control = std::move(control).value();
-  if (Status status = connect_part(*membership, *group, own, request.wait_limits); !status) return status;
-  return membership;
+  Status status = connect_part(*membership, *group, own, request.wait_limits);
+  // One that gave up once it had told its part has no plane by which the others would learn of it.
+  if (status) status = membership->control->allgather({}, request.wait_limits, {"split"}).status();
+  return joined(std::move(membership), std::move(status));
 }
 
 Result<std::unique_ptr<Membership>> join_members(ControlPlane& parent, const Key& parent_key,
                                                  const MembersRequest& request) {
   const int ranks = static_cast<int>(request.members.size());
   const int rank = static_cast<int>(std::ranges::find(request.members, parent.rank()) - request.members.begin());
-  Own own = own_half(parent, request);
-  own.half.key = rank;
+  Joining own = joining_by(parent, request);
+  own.told.key = rank;
   ByteWriter purpose;
   purpose.text("members");
   for (const int member : request.members) purpose.i32(member);
@@ -416,18 +424,18 @@ Result<std::unique_ptr<Membership>> join_members(ControlPlane& parent, const Key
                                          request.members, context_of(key), std::move(own.board), ControlPlane::Routed::yes);
   if (!control) return control.status();
   const auto lacks = [&](int near) {
-    return !std::ranges::binary_search(own.half.connected, request.members[static_cast<std::size_t>(near)]);
+    return !std::ranges::binary_search(own.told.connected, request.members[static_cast<std::size_t>(near)]);
   };
-  if (std::ranges::any_of(neighbours(rank, ranks), lacks)) let_strangers_in(own, request.settings);
-  own.half.failure = named(own.half.failure, own.half.self.member);
-  auto all = (*control)->allgather(pack_half(own.half), request.wait_limits, {"create_members"});
+  if (std::ranges::any_of(neighbours(rank, ranks), lacks)) listen_for_neighbours(own, request.settings);
+  own.told.failure = named(own.told.failure, own.told.self.member);
+  auto all = (*control)->allgather(pack_contribution(own.told), request.wait_limits, {"create_members"});
   if (!all) return all.status();
   auto group = group_of(0, *all);
   if (!group) return group.status();
   auto membership = membership_of(*group, rank, key);
   membership->control = std::move(control).value();
-  if (Status status = connect_part(*membership, *group, own, request.wait_limits); !status) return status;
-  return membership;
+  Status status = connect_part(*membership, *group, own, request.wait_limits);
+  return joined(std::move(membership), std::move(status));
 }
 
 }  // namespace tutti

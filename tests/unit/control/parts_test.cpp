@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <numeric>
 #include <random>
+#include <thread>
 
 #include "src/control/control.h"
 #include "src/control/mesh.h"
@@ -103,6 +106,34 @@ TEST(Parts, OfStrangersConnectThem) {
     });
   }
   for (Membership& member : world) EXPECT_TRUE(member.control->first_error().ok());
+}
+
+// What it told is there, so that the others could make the part by that alone.
+TEST(Parts, AreNotMadeWithoutOneThatGaveUp) {
+  auto world = world_of(2);
+  std::atomic<bool> given_up{false}, parent_failed{false};
+  const auto status_of = [&](const Membership& member, WaitLimits wait_limits) {
+    SplitRequest request;
+    request.settings = settings_of_test();
+    request.wait_limits = wait_limits;
+    return split(*member.control, member.key, request).status();
+  };
+  std::thread first([&] {
+    WaitLimits until_given_up = patience_of(20);
+    until_given_up.interrupted = &given_up;
+    EXPECT_EQ(status_of(world[0], until_given_up).code(), TUTTI_ABORTED);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // until it waits
+  given_up = true;
+  first.join();
+  std::thread parent([&] {  // the communicator would be failed by rank 0, which takes a while
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    parent_failed = true;
+  });
+  WaitLimits until_failed = patience_of(20);
+  until_failed.failed = &parent_failed;
+  EXPECT_EQ(status_of(world[1], until_failed).code(), TUTTI_ABORTED);
+  parent.join();
 }
 
 TEST(Parts, FailAlone) {
