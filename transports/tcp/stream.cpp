@@ -366,8 +366,10 @@ bool Stream::close(const FrameHeader& header) {
   const bool of_sender = (header.flags & kBySender) == 0;
   Direction& direction = channel->direction(of_sender);
   direction.peer_closes();
-  // What this side has not opened, and the peer has given up, never was: the next life begins.
-  if (direction.closed_by_peer() && channel->link(of_sender) == nullptr) {
+  // What the peer was never told that this side has opened, and has given up, never was: the next life begins.
+  const TcpLink* const link = channel->link(of_sender);
+  const bool is_untold = link == nullptr || (link->quiesced() && link->stream() == nullptr);
+  if (direction.closed_by_peer() && is_untold) {
     direction.closes();
     out_.push_back(close_frame(header.channel, of_sender));  // the turn that reads this writes it
   }

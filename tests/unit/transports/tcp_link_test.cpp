@@ -221,6 +221,36 @@ TEST(TcpLink, ClosingInTheMiddleOfAPutLeavesTheMemoryAlone) {
   EXPECT_EQ(std::count(target.begin(), target.end(), 1), static_cast<std::ptrdiff_t>(target.size()));
 }
 
+// The peer counts the lives of a channel by what it was told: it never learns of a link that is given up before there is a
+// connection, so giving it up is not the end of a life.
+TEST(TcpLink, OpensAgainWhereItWasGivenUpBeforeAnyConnection) {
+  const tutti_transport& t = tcp_transport();
+  Rank a(Pair::with_sockets(0, 1)), b(Pair::with_sockets(1, 1));
+  const auto turn_until = [&](const std::function<bool()>& done) { return until({&a, &b}, done); };
+  tutti_link* to = a.sender(1, b.descriptor);
+  t.quiesce(to);
+  tutti_link* from = b.receiver(0, a.descriptor);
+  tutti_link* const other_end = a.receiver(1, b.descriptor, 1);
+  tutti_link* const other = b.sender(0, a.descriptor, 1);
+  ASSERT_TRUE(turn_until([&] { return open_now(other) && open_now(other_end); })) << fault(other) << fault(other_end);
+  t.close_link(from);
+  // It travels behind the close on the only socket, so that rank 0 reads that while its own link is quiesced, not closed.
+  tutti_room room{};
+  ASSERT_EQ(t.reserve(other, 1, 0, &room), TUTTI_LINK_OK);
+  ASSERT_EQ(t.commit(other, 1, 0), TUTTI_LINK_OK);
+  tutti_message message{};
+  ASSERT_TRUE(turn_until([&] { return t.view(other_end, &message) == TUTTI_LINK_OK; })) << fault(other_end);
+  t.close_link(to);
+
+  to = a.sender(1, b.descriptor);
+  from = b.receiver(0, a.descriptor);
+  ASSERT_TRUE(turn_until([&] { return open_now(to) && open_now(from); })) << fault(to) << fault(from);
+  ASSERT_EQ(t.reserve(to, 1, 7, &room), TUTTI_LINK_OK);
+  ASSERT_EQ(t.commit(to, 1, 7), TUTTI_LINK_OK);
+  ASSERT_TRUE(turn_until([&] { return t.view(from, &message) == TUTTI_LINK_OK; })) << fault(from);
+  EXPECT_EQ(message.fingerprint, 7u);
+}
+
 TEST(TcpLink, ClosingTheSenderInTheMiddleOfAnOfferKeepsOtherLinksWhole) {
   Pair pair(4, 4096, 1);
   tutti_link* other = pair.a.sender(1, pair.b.descriptor, 1);
