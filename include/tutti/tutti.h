@@ -515,9 +515,10 @@ TUTTI_API tutti_status tutti_all_reduce_v(const tutti_block* send_blocks, size_t
 /// (commutative 0), operands are folded in the order of ranks. Host memory alone.
 ///
 /// fold: sets inout[i] to in[i] ∘ inout[i] for each of `count` elements, of which `in` are the lower ranks'. It is called
-/// in the thread that runs the operation, for parts of the buffers. That may be a thread that waits for a queue. Both
-/// arrays are aligned to 16 bytes. In a call that fails it may be given elements that nobody sent. It must not call Tutti,
-/// and no C++ exception may leave it. `fold` and `ctx` are used until calls that were made with the operator have ended.
+/// in the thread that runs the operation, for parts of the buffers. That may be a thread that waits for a queue. Be quick:
+/// communicators that were made from one another wait for it, beyond their deadlines. Both arrays are aligned to 16 bytes.
+/// In a call that fails it may be given elements that nobody sent. It must not call Tutti, and no C++ exception may leave
+/// it. `fold` and `ctx` are used until calls that were made with the operator have ended.
 ///
 /// The value is this communicator's on this rank; ranks need not have the same one. Errors: TUTTI_INVALID_ARGUMENT. Thread
 /// safe. After MPI_Op_create.

@@ -138,7 +138,10 @@ Status take_fold(CollectiveCall& out, const tutti_call& call, int ranks) {
   return take_operands(out, call.canonical, static_cast<std::uint32_t>(ranks));
 }
 
-Status start(CollectiveCall& call, tutti_comm* handle, tutti_stream stream, const tutti_call* options) {
+/// Reads a verb's arguments, and runs it or holds it back. take_buffers(call, communicator): its sizes and addresses.
+template <typename TakeBuffers>
+Status start(CollectiveCall& call, tutti_comm* handle, const tutti_stream& stream, const tutti_call* options,
+             const TakeBuffers& take_buffers) {
   tutti_call room;
   if (Status status = read_call(options, room); !status.ok()) return status;
   take_options(call, *options);
@@ -147,7 +150,7 @@ Status start(CollectiveCall& call, tutti_comm* handle, tutti_stream stream, cons
   Communicator& communicator = **comm;
   if (Status status = take_kinds(call, communicator); !status.ok()) return status;
   if (Status status = take_fold(call, *options, communicator.ranks()); !status.ok()) return status;
-  if (Status status = check_buffers(call, communicator); !status.ok()) return status;
+  if (Status status = take_buffers(call, communicator); !status.ok()) return status;
   if (runs_now(stream, *options)) return communicator.run(call);
   return dispatch({&communicator, std::move(call)}, stream, *options);
 }
@@ -171,7 +174,7 @@ inline Communicator* repeatable(const tutti_comm* comm, const tutti_stream& stre
     CollectiveCall c{shape};
     c.send = send;
     c.recv = recv;
-    return start(c, comm, stream, call);
+    return start(c, comm, stream, call, check_buffers);
   });
 }
 
@@ -245,23 +248,14 @@ Status take_all_blocks(CollectiveCall& call, const Communicator& comm, const Irr
   return {};
 }
 
-[[gnu::noinline]] tutti_status any_irregular_verb(const CallShape& shape, const IrregularArguments& given,
-                                                  tutti_comm* handle, const tutti_stream& stream,
-                                                  const tutti_call* options) {
-  return guarded_operation([&]() -> Status {
-    tutti_call room;
-    if (Status status = read_call(options, room); !status.ok()) return status;
-    CollectiveCall call{shape};
-    call.irregular = true;
-    take_options(call, *options);
-    auto comm = usable(handle);
-    if (!comm.ok()) return comm.status();
-    Communicator& communicator = **comm;
-    if (Status status = take_kinds(call, communicator); !status.ok()) return status;
-    if (Status status = take_fold(call, *options, communicator.ranks()); !status.ok()) return status;
-    if (Status status = take_all_blocks(call, communicator, given); !status.ok()) return status;
-    if (runs_now(stream, *options)) return communicator.run(call);
-    return dispatch({&communicator, std::move(call)}, stream, *options);
+[[gnu::noinline]] tutti_status any_irregular_verb(const CallShape& shape, const IrregularArguments& given, tutti_comm* comm,
+                                                  const tutti_stream& stream, const tutti_call* call) {
+  return guarded_operation([&] {
+    CollectiveCall c{shape};
+    c.irregular = true;
+    return start(c, comm, stream, call, [&given](CollectiveCall& taken, const Communicator& communicator) {
+      return take_all_blocks(taken, communicator, given);
+    });
   });
 }
 
@@ -297,14 +291,17 @@ Status take_pieces(const CollectiveCall& call, const char* name, std::span<const
 
 /// Both, and what they have to do with each other.
 Status take_both_pieces(CollectiveCall& call, std::span<const tutti_block> send, std::span<const tutti_block> recv) {
+  if (send.data() == nullptr && !send.empty()) return invalid("all_reduce_v has a NULL list of send blocks");
+  if (recv.data() == nullptr && !recv.empty()) return invalid("all_reduce_v has a NULL list of receive blocks");
   if (Status status = take_pieces(call, "receive", recv, call.output, call.count); !status.ok()) return status;
-  if (send.data() == nullptr) {
-    if (call.local_operands == 1) {
-      call.input = call.output;
-      return {};
-    }
+  const bool in_place = send.data() == nullptr;
+  if (in_place && call.local_operands != 1) {
     return invalid(fmt::format("all_reduce_v of {} operands a rank has no send blocks", call.local_operands),
                    "In place there is one operand.");
+  }
+  if (in_place) {
+    call.input = call.output;
+    return {};
   }
   std::uint64_t sent = 0;
   if (Status status = take_pieces(call, "send", send, call.input, sent); !status.ok()) return status;
@@ -316,23 +313,12 @@ Status take_both_pieces(CollectiveCall& call, std::span<const tutti_block> send,
 }
 
 tutti_status pieces_verb(const CallShape& shape, std::span<const tutti_block> send, std::span<const tutti_block> recv,
-                         tutti_comm* handle, tutti_stream stream, const tutti_call* options) {
-  return guarded_operation([&]() -> Status {
-    tutti_call room;
-    if (Status status = read_call(options, room); !status.ok()) return status;
-    CollectiveCall call{shape};
-    call.in_pieces = true;
-    take_options(call, *options);
-    auto comm = usable(handle);
-    if (!comm.ok()) return comm.status();
-    Communicator& communicator = **comm;
-    if (Status status = take_kinds(call, communicator); !status.ok()) return status;
-    if (Status status = take_fold(call, *options, communicator.ranks()); !status.ok()) return status;
-    if (send.data() == nullptr && !send.empty()) return invalid("all_reduce_v has a NULL list of send blocks");
-    if (recv.data() == nullptr && !recv.empty()) return invalid("all_reduce_v has a NULL list of receive blocks");
-    if (Status status = take_both_pieces(call, send, recv); !status.ok()) return status;
-    if (runs_now(stream, *options)) return communicator.run(call);
-    return dispatch({&communicator, std::move(call)}, stream, *options);
+                         tutti_comm* comm, const tutti_stream& stream, const tutti_call* call) {
+  return guarded_operation([&] {
+    CollectiveCall c{shape};
+    c.in_pieces = true;
+    return start(c, comm, stream, call,
+                 [&](CollectiveCall& taken, const Communicator&) { return take_both_pieces(taken, send, recv); });
   });
 }
 

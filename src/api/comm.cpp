@@ -247,8 +247,8 @@ Status create_all(tutti_comm** comms, int ranks, const tutti_config* config) {
   return create_together(creations);
 }
 
-/// A communicator that is to be made from another, owned: another thread may make it later.
-struct Part {
+/// What making a communicator from another needs, owned: another thread may do it later.
+struct ChildCreation {
   Communicator* parent = nullptr;
   std::variant<SplitRequest, MembersRequest> request;
   bool non_blocking = false;
@@ -286,92 +286,97 @@ struct Part {
 /// The parent's config, with what was given instead. What is wrong on this rank alone is noted in the request, since the
 /// others wait for it. request_of: gives the request by a config.
 template <typename Request, typename RequestOf>
-Result<Part> part_of(tutti_comm& comm, Communicator& parent, const tutti_config* config, const RequestOf& request_of) {
+Result<ChildCreation> prepare_child(tutti_comm& comm, Communicator& parent, const tutti_config* config,
+                                    const RequestOf& request_of) {
   const auto given = read_config(config);
   const Status checked = given.ok() ? check_config(*given) : given.status();
   Result<Request> request = request_of(config != nullptr && checked.ok() ? &*given : nullptr);
-  Part part;
-  part.parent = &parent;
+  ChildCreation child;
+  child.parent = &parent;
   const bool own = config != nullptr && given.ok();
-  part.non_blocking = own ? given->non_blocking != 0 : comm.never_blocks;
-  part.never_blocks = own ? never_blocks(*given) : comm.never_blocks;
+  child.non_blocking = own ? given->non_blocking != 0 : comm.never_blocks;
+  child.never_blocks = own ? never_blocks(*given) : comm.never_blocks;
   if (request.ok() && checked.ok()) {
-    part.request = std::move(*request);
-    return part;
+    child.request = std::move(*request);
+    return child;
   }
   Result<Request> plain = request_of(nullptr);
   if (!plain.ok()) return plain.status();
   plain->so_far = checked.ok() ? request.status() : checked;
-  part.request = std::move(*plain);
-  return part;
+  child.request = std::move(*plain);
+  return child;
 }
 
 /// The group's end makes it, in the order of entry.
-void hold_part(std::shared_ptr<Part> part, std::unique_ptr<tutti_comm> comm, tutti_comm** out) {
-  HeldCreation held{out, std::move(comm), part->parent, part->parent->hook()};
-  held.enter = [part] { return part->enter(); };
-  held.make = [part](tutti_comm& handle, const std::atomic<bool>& given_up) {
-    settle(handle, [&] { return part->make(&given_up, {}); });
+void hold_child(std::shared_ptr<ChildCreation> child, std::unique_ptr<tutti_comm> comm, tutti_comm** out) {
+  HeldCreation held{out, std::move(comm), child->parent, child->parent->hook()};
+  held.enter = [child] { return child->enter(); };
+  held.make = [child](tutti_comm& handle, const std::atomic<bool>& given_up) {
+    settle(handle, [&] { return child->make(&given_up, {}); });
     return handle.creation_error;
   };
   hold_creation(std::move(held));
 }
 
-/// In a thread of the library's. A handle that nobody gets is its own thread's.
-Status begin_part(tutti_comm& parent, const std::shared_ptr<Part>& part, std::unique_ptr<tutti_comm> comm, bool has_group,
-                  tutti_comm** out) {
+/// Takes part in a split without a group, in a thread that the parent's handle keeps. Errors: as start_thread.
+Status split_in_background(tutti_comm& parent, const std::shared_ptr<ChildCreation>& child) {
+  const std::lock_guard lock(parent.splits_mutex);
+  std::erase_if(parent.background_splits, [](tutti_comm::BackgroundSplit& one) {
+    // Acquire: pairs with the thread's last store; what is left of it is its end.
+    if (!one.over->load(std::memory_order_acquire)) return false;
+    one.thread.join();
+    return true;
+  });
+  auto& own =
+      parent.background_splits.emplace_back(tutti_comm::BackgroundSplit{std::make_shared<std::atomic<bool>>(false), {}});
+  Status started = start_thread(own.thread, "tutti creation", [child, over = own.over] {
+    // What it fails with fails the parent, too, or is every other rank's to tell.
+    static_cast<void>(catching([&] { return child->make(nullptr, {}).status(); }));
+    over->store(true, std::memory_order_release);  // release: see above
+  });
+  if (!started.ok()) parent.background_splits.pop_back();
+  return started;
+}
+
+/// Makes it in a thread of the library's. has_group: there is a handle to give out.
+Status begin_child(tutti_comm& parent, const std::shared_ptr<ChildCreation>& child, std::unique_ptr<tutti_comm> comm,
+                   bool has_group, tutti_comm** out) {
   const Status begun(TUTTI_IN_PROGRESS, "the communicator is being made");  // now: nothing may fail once the thread runs
-  if (Status entered = part->enter(); !entered.ok()) return entered;
-  Status started;
-  if (has_group) {
-    started = start_thread(comm->creation, "tutti creation", [made = comm.get(), part] {
-      settle(*made, [&] { return part->make(&made->interrupted, {}); });
-    });
-  } else {
-    const std::lock_guard lock(parent.beside_mutex);
-    std::erase_if(parent.beside, [](tutti_comm::Beside& one) {
-      // Acquire: pairs with the thread's last store; what is left of it is its end.
-      if (!one.over->load(std::memory_order_acquire)) return false;
-      one.thread.join();
-      return true;
-    });
-    auto& own = parent.beside.emplace_back(tutti_comm::Beside{std::make_shared<std::atomic<bool>>(false), {}});
-    started = start_thread(own.thread, "tutti creation", [part, over = own.over] {
-      // What it fails with fails the parent, too, or is every other rank's to tell.
-      static_cast<void>(catching([&] { return part->make(nullptr, {}).status(); }));
-      over->store(true, std::memory_order_release);  // release: see above
-    });
-    if (!started.ok()) parent.beside.pop_back();
-  }
+  if (Status entered = child->enter(); !entered.ok()) return entered;
+  const Status started =
+      has_group
+          ? start_thread(comm->creation, "tutti creation",
+                         [made = comm.get(), child] { settle(*made, [&] { return child->make(&made->interrupted, {}); }); })
+          : split_in_background(parent, child);
   if (!started.ok()) {
-    part->common().so_far = started;
-    const auto made = part->make(nullptr, part->parent->hook());
+    child->common().so_far = started;  // the others are told
+    const auto made = child->make(nullptr, child->parent->hook());
     return made.ok() ? started : made.status();
   }
   if (has_group) *out = comm.release();
   return begun;
 }
 
-/// Makes it now, beside, or at the end of a group.
-Status make_part(tutti_comm& parent, Part made, tutti_comm** out) {
-  const auto part = std::make_shared<Part>(std::move(made));
-  if (group_is_open() && !part->common().so_far.ok()) return part->common().so_far;
+/// Makes it now, in the background, or at the end of a group.
+Status create_child(tutti_comm& parent, ChildCreation prepared, tutti_comm** out) {
+  const auto child = std::make_shared<ChildCreation>(std::move(prepared));
+  if (group_is_open() && !child->common().so_far.ok()) return child->common().so_far;
   auto handle = std::make_unique<tutti_comm>();
   handle->pid = this_process();
-  handle->rank = part->rank;
-  handle->ranks = part->ranks;
-  handle->is_split = part->rank < 0;
-  handle->never_blocks = part->never_blocks;
+  handle->rank = child->rank;
+  handle->ranks = child->ranks;
+  handle->is_split = child->rank < 0;
+  handle->never_blocks = child->never_blocks;
   if (group_is_open()) {
-    if (Status status = part->parent->legal(); !status.ok()) return status;
-    hold_part(part, std::move(handle), out);
+    if (Status status = child->parent->legal(); !status.ok()) return status;
+    hold_child(child, std::move(handle), out);
     return {};
   }
-  const auto* const split = std::get_if<SplitRequest>(&part->request);
+  const auto* const split = std::get_if<SplitRequest>(&child->request);
   const bool has_group = split == nullptr || split->color >= 0;
-  if (part->non_blocking) return begin_part(parent, part, std::move(handle), has_group, out);
-  if (Status entered = part->enter(); !entered.ok()) return entered;
-  settle(*handle, [&] { return part->make(nullptr, part->parent->hook()); });
+  if (child->non_blocking) return begin_child(parent, child, std::move(handle), has_group, out);
+  if (Status entered = child->enter(); !entered.ok()) return entered;
+  settle(*handle, [&] { return child->make(nullptr, child->parent->hook()); });
   if (!handle->creation_error.ok()) return handle->creation_error;
   if (has_group) *out = handle.release();
   return {};
@@ -382,14 +387,14 @@ Status split_handle(tutti_comm* comm, int color, int key, tutti_comm** out, cons
   *out = nullptr;
   auto parent = usable(comm);
   if (!parent.ok()) return parent.status();
-  auto part = part_of<SplitRequest>(*comm, **parent, config, [&](const tutti_config* given) -> Result<SplitRequest> {
+  auto child = prepare_child<SplitRequest>(*comm, **parent, config, [&](const tutti_config* given) -> Result<SplitRequest> {
     if (given != nullptr && given->global_ranks != nullptr) {
       return invalid("tutti_config.global_ranks was given to a split, whose ranks are not known yet",
                      "Leave it NULL: what is split off goes by the parent's.");
     }
     return (*parent)->split_request(color, key, given);
   });
-  return part.ok() ? make_part(*comm, std::move(*part), out) : part.status();
+  return child.ok() ? create_child(*comm, std::move(*child), out) : child.status();
 }
 
 Status create_members(tutti_comm* comm, const int* ranks, int n, std::uint64_t tag, tutti_comm** out,
@@ -402,15 +407,15 @@ Status create_members(tutti_comm* comm, const int* ranks, int n, std::uint64_t t
   const std::span members(ranks, static_cast<std::size_t>(n));
   const auto own = static_cast<int>(std::ranges::find(members, (*parent)->rank()) - members.begin());
   if (Status status = (*parent)->check_members(members); !status.ok()) return status;
-  auto part = part_of<MembersRequest>(*comm, **parent, config, [&](const tutti_config* given) {
+  auto child = prepare_child<MembersRequest>(*comm, **parent, config, [&](const tutti_config* given) {
     auto request = (*parent)->members_request(members, tag, given);
     if (request.ok() && given != nullptr && given->global_ranks != nullptr) request->global = given->global_ranks[own];
     return request;
   });
-  if (!part.ok()) return part.status();
-  part->rank = own;
-  part->ranks = n;
-  return make_part(*comm, std::move(*part), out);
+  if (!child.ok()) return child.status();
+  child->rank = own;
+  child->ranks = n;
+  return create_child(*comm, std::move(*child), out);
 }
 
 /// Rank or size, which a split tells once it is over.
@@ -421,15 +426,15 @@ Status place_in(const tutti_comm& comm, int& place, const int& known) {
   return {};
 }
 
-/// Joins what runs beside: it ends by its deadlines, or by the communicator's failure.
-void join_beside(tutti_comm& comm) {
+/// Joins the threads that finalize and split: they end by their deadlines, or by the communicator's failure.
+void join_threads(tutti_comm& comm) {
   if (comm.finalizing.joinable()) comm.finalizing.join();
-  std::list<tutti_comm::Beside> beside;
+  std::list<tutti_comm::BackgroundSplit> splits;
   {
-    const std::lock_guard lock(comm.beside_mutex);
-    beside.swap(comm.beside);
+    const std::lock_guard lock(comm.splits_mutex);
+    splits.swap(comm.background_splits);
   }
-  for (tutti_comm::Beside& one : beside) one.thread.join();
+  for (tutti_comm::BackgroundSplit& one : splits) one.thread.join();
 }
 
 Status finalize_handle(tutti_comm* comm) {
@@ -459,7 +464,7 @@ Status destroy_handle(tutti_comm* comm) {
     for (std::thread* thread : {&comm->creation, &comm->finalizing}) {
       if (thread->joinable()) new std::thread(std::move(*thread));
     }
-    for (tutti_comm::Beside& one : comm->beside) new std::thread(std::move(one.thread));
+    for (tutti_comm::BackgroundSplit& one : comm->background_splits) new std::thread(std::move(one.thread));
     delete comm;
     return {};
   }
@@ -471,7 +476,7 @@ Status destroy_handle(tutti_comm* comm) {
   const NoCancellation whole;
   comm->interrupted.store(true, std::memory_order_relaxed);  // relaxed: carries no data
   if (comm->creation.joinable()) comm->creation.join();
-  join_beside(*comm);
+  join_threads(*comm);
   delete comm;
   return {};
 }

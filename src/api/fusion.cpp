@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
 
 #include "src/tables/element_types.h"
 
@@ -18,48 +19,41 @@ bool is_plain(const CollectiveCall& call) {
 
 /// Whether two calls differ in nothing but buffers, counts, roots, and what may differ between ranks.
 bool alike(const CollectiveCall& one, const CollectiveCall& other) {
-  return one.collective == other.collective && one.type == other.type && one.op == other.op &&
-         one.algorithm == other.algorithm && one.custom == other.custom && one.one_fold == other.one_fold;
+  return is_plain(one) && is_plain(other) && one.collective == other.collective && one.type == other.type &&
+         one.op == other.op && one.algorithm == other.algorithm && one.custom == other.custom &&
+         one.one_fold == other.one_fold;
 }
 
-std::uint64_t bytes_of(const CollectiveCall& call) { return call.count * element_bytes(call.type); }
-
-bool may_join(std::span<const CollectiveCall* const> joined, const CollectiveCall& next) {
-  return is_plain(next) && alike(*joined[0], next);
-}
-
+/// How many all-reduces are short enough.
 std::size_t fusible_sums(std::span<const CollectiveCall* const> calls) {
   std::uint64_t total = 0;
-  std::size_t n = 0;
-  for (; n < calls.size(); ++n) {
-    const std::uint64_t bytes = bytes_of(*calls[n]);
-    if (bytes > most_fused_bytes || total + bytes > most_total_bytes) break;
-    if (n != 0 && !may_join(calls.first(n), *calls[n])) break;
+  const auto is_too_long = [&total](const CollectiveCall* call) {
+    const std::uint64_t bytes = call->count * element_bytes(call->type);
     total += bytes;
-  }
-  return std::max<std::size_t>(n, 1);
+    return bytes > most_fused_bytes || total > most_total_bytes;
+  };
+  return static_cast<std::size_t>(std::ranges::find_if(calls, is_too_long) - calls.begin());
 }
 
-std::size_t fusible_broadcasts(std::span<const CollectiveCall* const> calls, int ranks) {
-  std::vector<bool> has_root(static_cast<std::size_t>(ranks));
-  std::size_t n = 0;
-  for (; n < calls.size(); ++n) {
-    const auto root = static_cast<std::size_t>(calls[n]->root);
-    if (has_root[root] || (n != 0 && !may_join(calls.first(n), *calls[n]))) break;
-    has_root[root] = true;
-  }
-  return n;
+/// How many broadcasts have roots of their own.
+std::size_t fusible_broadcasts(std::span<const CollectiveCall* const> calls) {
+  std::set<int> roots;
+  const auto comes_again = [&roots](const CollectiveCall* call) { return !roots.insert(call->root).second; };
+  return static_cast<std::size_t>(std::ranges::find_if(calls, comes_again) - calls.begin());
 }
 
 }  // namespace
 
-std::size_t fusible(std::span<const CollectiveCall* const> calls, int ranks) {
+std::size_t fusible(std::span<const CollectiveCall* const> calls) {
   const CollectiveCall& first = *calls[0];
-  if (!is_plain(first) || calls.size() == 1) return 1;
-  if (first.collective == Collective::all_reduce) return fusible_sums(calls);
+  const auto other = std::ranges::find_if(calls, [&first](const CollectiveCall* call) { return !alike(first, *call); });
+  const auto same = calls.first(static_cast<std::size_t>(other - calls.begin()));
   // A broadcast's algorithm is none of an all_gather.
   const bool gathers = first.collective == Collective::broadcast && first.algorithm.empty();
-  return gathers ? fusible_broadcasts(calls, ranks) : 1;
+  const std::size_t n = first.collective == Collective::all_reduce ? fusible_sums(same)
+                        : gathers                                  ? fusible_broadcasts(same)
+                                                                   : 1;
+  return std::max<std::size_t>(n, 1);
 }
 
 CollectiveCall fused(std::span<const CollectiveCall* const> calls, int rank, int ranks) {

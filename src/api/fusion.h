@@ -11,10 +11,10 @@
 namespace tutti {
 
 /// How many of the first calls are one operation; 1 where nothing is to be fused. All ranks find the same, as they make
-/// such calls alike. calls: collectives of one communicator of so many ranks that follow each other there; not empty.
-std::size_t fusible(std::span<const CollectiveCall* const> calls, int ranks);
+/// such calls alike. calls: collectives of one communicator that follow each other there; not empty.
+std::size_t fusible(std::span<const CollectiveCall* const> calls);
 
-/// That operation, of at least two calls that `fusible` found. rank: this one.
+/// That operation, of at least two calls that `fusible` found. rank: this one, of so many.
 CollectiveCall fused(std::span<const CollectiveCall* const> calls, int rank, int ranks);
 
 }  // namespace tutti

@@ -434,7 +434,7 @@ Tasks fuse(const Tasks& tasks) {
     for (std::size_t at = 0; at < own.size();) {
       std::vector<const CollectiveCall*> calls;
       for (std::size_t i = at; i < own.size() && own[i]->may_be_fused(); ++i) calls.push_back(own[i]->collective());
-      const std::size_t n = calls.empty() ? 1 : fusible(calls, communicator->ranks());
+      const std::size_t n = calls.empty() ? 1 : fusible(calls);
       if (n > 1) {
         const auto parts = std::span(own).subspan(at, n);
         for (const auto& part : parts) instead[part.get()] = nullptr;

@@ -52,13 +52,13 @@ struct tutti_comm {
   tutti::Status creation_error;
   std::thread creation;
   std::thread finalizing;
-  /// A split in which this rank takes part without a group.
-  struct Beside {
+  /// A non-blocking split in which this rank takes part without a group.
+  struct BackgroundSplit {
     std::shared_ptr<std::atomic<bool>> over;
     std::thread thread;
   };
-  std::mutex beside_mutex;  ///< guards what follows
-  std::list<Beside> beside;
+  std::mutex splits_mutex;  ///< guards what follows
+  std::list<BackgroundSplit> background_splits;
 };
 
 struct tutti_queue {

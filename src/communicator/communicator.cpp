@@ -14,7 +14,7 @@
 #include "src/base/printable.h"
 #include "src/base/work.h"
 #include "src/bootstrap/rendezvous_client.h"
-#include "src/communicator/piece_reader.h"
+#include "src/communicator/piece_cursor.h"
 #include "src/communicator/rank_info.h"
 #include "src/control/log_lines.h"
 #include "src/links/non_temporal.h"
@@ -640,28 +640,24 @@ Status Communicator::carry_out(const CollectiveCall& call, const PollHook& hook)
 /// Packs the pieces, runs the call on that, and unpacks the result: one operation after the other where there is much.
 /// Several operands of a rank lie one behind the other, so they go at once.
 Status Communicator::carry_out_in_pieces(const CollectiveCall& call, const PollHook& hook) {
-  if (device_->armed()) {
+  if (device_->armed()) {  // which takes no pieces yet
     const auto processor = device_->processor_of(call, nullptr);
     if (!processor.ok()) return processor.status();
   }
   const std::uint64_t element = element_bytes(call.type);
   const std::uint64_t most = call.local_operands > 1 ? call.count : std::max<std::uint64_t>(1, packed_at_once / element);
-  PieceReader in(call.input, element);
-  PieceReader out(call.output, element);
+  PieceCursor in(call.input, element);
+  PieceCursor out(call.output, element);
+  CollectiveCall part = call;
+  part.in_pieces = false;
+  part.input.clear();
+  part.output.clear();
   std::uint64_t left = call.count;
   do {
-    const std::uint64_t bytes = std::min(left, most) * element;
+    part.count = std::min(left, most);
+    const std::uint64_t bytes = part.count * element;
     const std::uint64_t operands = bytes * call.local_operands;
     if (packed_.size() < operands + bytes) packed_.resize(operands + bytes);
-    CollectiveCall part{static_cast<const CallShape&>(call)};
-    part.count = bytes / element;
-    part.timeout_ns = call.timeout_ns;
-    part.beside = call.beside;
-    part.name = call.name;
-    part.algorithm = call.algorithm;
-    part.custom = call.custom;
-    part.one_fold = call.one_fold;
-    part.local_operands = call.local_operands;
     part.send = packed_.data();
     part.recv = packed_.data() + (call.local_operands > 1 ? operands : 0);
     in.copy_to(packed_.data(), operands);

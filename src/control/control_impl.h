@@ -130,6 +130,8 @@ class ControlPlane::Impl final : public Mesh::Plane {
   void route(int origin, int target, int ttl, std::uint64_t context, Frame type, std::span<const std::byte> payload);
   void take_routed(std::span<const std::byte> payload);
   void lost(Link& link, const char* how) noexcept;
+  std::uint64_t look_for_end(Link& link, std::uint64_t now);
+  std::uint64_t tell_loss(int rank, Link& link, std::uint64_t now);
   std::uint64_t silence_ends_ns(const Link& link) const;
   Activity own_activity() const;
   std::string what_befell(const Link& link) const;

@@ -259,28 +259,39 @@ void ControlPlane::Impl::lost(Link& link, const char* how) noexcept {
 std::uint64_t ControlPlane::Impl::look(std::uint64_t now) {
   std::uint64_t next = UINT64_MAX;
   for (auto& [rank, link] : links_) {
-    if (link.open() && !leaving_) {
-      if (link.connection == nullptr && !is_set_up_) continue;
-      // One that it had when its rank said so, and that has ended since, is one that ended.
-      const bool gone = link.connection == nullptr || !link.connection->open();
-      const std::uint64_t silent_ns = gone ? 0 : silence_ends_ns(link);
-      // Silence is noticed when it has lasted long enough, not at the beat after that.
-      if (silent_ns > now) next = std::min(next, silent_ns);
-      if (silent_ns <= now) lost(link, gone ? kClosed : nullptr);
-    }
-    if (link.told_ns != 0 && now >= link.told_ns && !std::exchange(link.others_first, true)) {
-      // One more than a number counts "none" as less.
-      if (own_activity().started + 1 < link.activity().started + 1) link.told_ns = now + kOthersFirstNs;
-    }
-    if (link.told_ns != 0 && now < link.told_ns) next = std::min(next, link.told_ns);
-    if (link.told_ns == 0 || now < link.told_ns) continue;
-    const Status loss(
-        error_of(link.about, link.activity(), what_befell(link), link.how != nullptr ? kLookAtIt : kSeeWhetherStopped));
-    link.told_ns = 0;
-    fail(loss, link.how != nullptr ? rank : -1);  // who was silent is told, too
+    if (link.open() && !leaving_) next = std::min(next, look_for_end(link, now));
+    if (link.told_ns != 0) next = std::min(next, tell_loss(rank, link, now));
   }
   flood();
   return flood_due_ ? std::min(next, now + kRecoverNs) : next;
+}
+
+/// Whether an open link's rank is lost; when to look again. Silence is noticed when it has lasted long enough, not at the
+/// beat after that.
+std::uint64_t ControlPlane::Impl::look_for_end(Link& link, std::uint64_t now) {
+  if (link.connection == nullptr && !is_set_up_) return UINT64_MAX;  // it comes
+  if (link.connection == nullptr || !link.connection->open()) {      // it ended before this plane was there
+    lost(link, kClosed);
+    return UINT64_MAX;
+  }
+  const std::uint64_t ends_ns = silence_ends_ns(link);
+  if (ends_ns > now) return ends_ns;
+  lost(link, nullptr);
+  return UINT64_MAX;
+}
+
+/// Makes a loss the communicator's failure, as soon as it is due; when to look again.
+std::uint64_t ControlPlane::Impl::tell_loss(int rank, Link& link, std::uint64_t now) {
+  if (now >= link.told_ns && !std::exchange(link.others_first, true)) {
+    // One more than a number counts "none" as less.
+    if (own_activity().started + 1 < link.activity().started + 1) link.told_ns = now + kOthersFirstNs;
+  }
+  if (now < link.told_ns) return link.told_ns;
+  const bool was_silent = link.how == nullptr;
+  const Status loss(error_of(link.about, link.activity(), what_befell(link), was_silent ? kSeeWhetherStopped : kLookAtIt));
+  link.told_ns = 0;
+  fail(loss, was_silent ? -1 : rank);  // who was silent is told, too
+  return UINT64_MAX;
 }
 
 /// When a neighbour has been silent for too long, if nothing is heard of it. Before its plane is there it says no more than

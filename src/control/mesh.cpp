@@ -179,8 +179,8 @@ void Mesh::dispatch(std::uint64_t context, int from, Frame type, std::span<const
   if (gone->second.empty()) gone_.erase(gone);
 }
 
-/// For a plane to come. Most come soon. One that never comes, as its maker has failed here, is forgotten once so many
-/// others wait that some peer has left long ago.
+/// For a plane to come. One may never come, as its creation has failed on this rank. So where too many are awaited, one is
+/// forgotten that a peer has left already.
 void Mesh::keep(std::uint64_t context, int from, Frame type, std::span<const std::byte> payload) {
   early_[context].push_back({from, type, {payload.begin(), payload.end()}});
   if (early_.size() <= kMostEarly) return;

@@ -1,5 +1,5 @@
-// The connections of one rank to others, and the thread that sleeps on them. A communicator makes them when it is created;
-// what is split off from it, and from that, uses the same, and so costs neither a thread nor a descriptor.
+// The connections of one rank to others, and the thread that sleeps on them. A communicator makes them when it is created.
+// All that are made from it share them: they take no thread and no connection.
 //
 //     plane of "world"   ─┐                                ┌─ connection to rank 1
 //     plane of "world/0" ─┼─ frames, each with its context ┼─ connection to rank 2

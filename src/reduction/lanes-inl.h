@@ -470,9 +470,21 @@ struct VectorLanes {
   static HWY_INLINE Value canonicalize(Value value) { return canonical_vector(value); }
 };
 
+/// Of lanes whose operands are combined as they were loaded, and stored as they were combined.
+struct UnpreparedLanes {
+  template <class Op, class Value>
+  static HWY_INLINE Value prepare(Value value) {
+    return value;
+  }
+  template <class Op, class Value>
+  static HWY_INLINE Value restore(Value value) {
+    return value;
+  }
+};
+
 /// The same for products of complex numbers, whose parts take turns in a vector.
 template <typename Part, std::size_t kMaxBytes>
-struct ComplexLanes {
+struct ComplexLanes : UnpreparedLanes {
   using Element = Complex<Part>;
   using D = hn::CappedTag<Part, kMaxBytes / sizeof(Part)>;
   using Value = VectorOf<D>;
@@ -489,14 +501,6 @@ struct ComplexLanes {
     store_some(D(), value, to, count * sizeof(Element));
   }
 
-  template <class Op>
-  static HWY_INLINE Value prepare(Value value) {
-    return value;
-  }
-  template <class Op>
-  static HWY_INLINE Value restore(Value value) {
-    return value;
-  }
   template <class Op>
   static HWY_INLINE Value combine(Value a, Value b) {
     static_assert(std::is_same_v<Op, Prod>);
@@ -919,7 +923,7 @@ struct ExtremeLanes {
 /// bit that is kept: rounding it twice rounds right. Sums of more operands are first rounded to odd, which remembers that
 /// they were not exact (Boldo & Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
 template <typename T, std::size_t kMaxBytes, bool kTwo>
-struct Float8SumLanes {
+struct Float8SumLanes : UnpreparedLanes {
   using Element = T;
   using D = hn::CappedTag<std::uint8_t, kMaxBytes>;
   using D16 = hn::Repartition<std::uint16_t, D>;
@@ -944,14 +948,6 @@ struct Float8SumLanes {
   }
   static HWY_INLINE void store_first(std::uint8_t* to, Value value, std::size_t count) {
     store_some(D(), narrow(value), to, count);
-  }
-  template <class Op>
-  static HWY_INLINE Value prepare(Value value) {
-    return value;
-  }
-  template <class Op>
-  static HWY_INLINE Value restore(Value value) {
-    return value;
   }
   template <class Op>
   static HWY_INLINE Value combine(Value a, Value b) {

@@ -219,10 +219,8 @@ class Matrix : public DeviceTest, public ::testing::WithParamInterface<World> {
 
 TEST_P(Matrix, HasTheBitsOfHostMemoryAndOfTheReference) {
   const World& world = GetParam();
-  if (world.one_resident) {
-    if (!standin) GTEST_SKIP() << "a real device has as many resident blocks as it has";
-    standin.set("SMS", "1");
-    standin.set("BLOCKS_PER_SM", "1");
+  if (world.one_resident && !keep_one_block_resident()) {
+    GTEST_SKIP() << "a real device has as many resident blocks as it has";
   }
   const std::vector<MatrixCase> cases = cases_of(world);
   const DeviceRanks ranks({.ranks = world.ranks, .places = world.places, .max_blocks = world.max_blocks});

@@ -410,6 +410,9 @@ class DeviceTest : public ::testing::Test {
 
   static int devices() { return driver().device_count(); }
 
+  /// Lets one block of the stand-in run at a time, until the test ends. A test skips where it could not.
+  bool keep_one_block_resident() const { return standin && standin.set("SMS", "1") && standin.set("BLOCKS_PER_SM", "1"); }
+
   cuda::StandinControl standin;
 
  private:

@@ -27,14 +27,29 @@ bool takes(const Algorithm& algorithm, int ranks) {
   return ranks == 1 || algorithm.fits(problem, flat_view(ranks));
 }
 
-Encoded encoded(const Algorithm& algorithm, int ranks, int rank, std::uint64_t passes, std::uint32_t strands) {
+Problem device_problem(const Algorithm& algorithm, int ranks) {
   Problem problem;
   problem.collective = algorithm.collective;
   problem.ranks = ranks;
   problem.root = rooted(algorithm.collective) ? ranks - 1 : 0;
   problem.op = reduces(algorithm.collective) ? TUTTI_AVG : TUTTI_SUM;
   problem.processor = Processor::cuda;
-  const View view = flat_view(ranks);
+  return problem;
+}
+
+Encoded encode_for(int rank, const Algorithm& algorithm, Plan plan) {
+  Encoded out{std::move(plan), rank, {}, BlobMemory()};
+  const View view = flat_view(out.plan.problem.ranks);
+  const auto program_of = [&](int r) { return make_program(algorithm, out.plan, view, r); };
+  out.lowered = lower(out.plan, rank, program_of(rank), program_of);
+  auto memory = encode(out.plan, rank, out.lowered);
+  EXPECT_TRUE(memory.ok()) << memory.status().text();
+  out.memory = std::move(*memory);
+  return out;
+}
+
+Encoded encoded(const Algorithm& algorithm, int ranks, int rank, std::uint64_t passes, std::uint32_t strands) {
+  Problem problem = device_problem(algorithm, ranks);
   const auto plan_of = [&](std::uint64_t count) {
     problem.count = count;
     if (problem.collective == Collective::barrier) {
@@ -42,16 +57,10 @@ Encoded encoded(const Algorithm& algorithm, int ranks, int rank, std::uint64_t p
       problem.type = TUTTI_UINT8;
       problem.op = TUTTI_MAX;
     }
-    return make_plan(algorithm, problem, view, {.strands = strands}, 1024);
+    return make_plan(algorithm, problem, flat_view(ranks), {.strands = strands}, 1024);
   };
   const std::uint64_t window = plan_of(1).window;
-  Encoded out{plan_of(passes == 0 ? 0 : (passes - 1) * window + window / 2 + 1), rank, {}, BlobMemory()};
-  const auto program_of = [&](int r) { return make_program(algorithm, out.plan, view, r); };
-  out.lowered = lower(out.plan, rank, program_of(rank), program_of);
-  auto memory = encode(out.plan, rank, out.lowered);
-  EXPECT_TRUE(memory.ok()) << memory.status().text();
-  out.memory = std::move(*memory);
-  return out;
+  return encode_for(rank, algorithm, plan_of(passes == 0 ? 0 : (passes - 1) * window + window / 2 + 1));
 }
 
 /// Compares one pass of one strand with the layouts that the host runs.
@@ -216,22 +225,10 @@ TEST(Blob, IsRefusedWhereItWouldLeadAnywhereElse) {
 }
 
 Encoded irregular(const Algorithm& algorithm, int ranks, int rank, std::uint32_t strands) {
-  Problem problem;
-  problem.collective = algorithm.collective;
-  problem.ranks = ranks;
-  problem.root = rooted(algorithm.collective) ? ranks - 1 : 0;
-  problem.op = reduces(algorithm.collective) ? TUTTI_AVG : TUTTI_SUM;
-  problem.processor = Processor::cuda;
+  Problem problem = device_problem(algorithm, ranks);
   problem.irregular = true;
   problem.count = 1;
-  const View view = flat_view(ranks);
-  Encoded out{make_plan(algorithm, problem, view, {.strands = strands}, 1024), rank, {}, BlobMemory()};
-  const auto program_of = [&](int r) { return make_program(algorithm, out.plan, view, r); };
-  out.lowered = lower(out.plan, rank, program_of(rank), program_of);
-  auto memory = encode(out.plan, rank, out.lowered);
-  EXPECT_TRUE(memory.ok()) << memory.status().text();
-  out.memory = std::move(*memory);
-  return out;
+  return encode_for(rank, algorithm, make_plan(algorithm, problem, flat_view(ranks), {.strands = strands}, 1024));
 }
 
 /// Follows an accepted blob of an irregular plan, as the kernel does, over blocks of any lengths.

@@ -12,10 +12,10 @@
 namespace tutti {
 
 /// Goes through a list of blocks, which outlives it, from the first byte to the last. Not thread safe.
-class PieceReader {
+class PieceCursor {
  public:
   /// element: bytes that a block's count counts.
-  PieceReader(std::span<const tutti_block> blocks, std::uint64_t element) : blocks_(blocks), element_(element) {}
+  PieceCursor(std::span<const tutti_block> blocks, std::uint64_t element) : blocks_(blocks), element_(element) {}
 
   /// The next `bytes` of the pieces go to `to`; there are as many.
   void copy_to(std::byte* to, std::uint64_t bytes) {
