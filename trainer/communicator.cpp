@@ -47,7 +47,7 @@ TrainingOutcome CommunicatorPeers::start_sum(std::size_t slot, std::span<float> 
 
 TrainingOutcome CommunicatorPeers::wait(std::size_t slot) {
   const tutti_status status = tutti_work_wait(works_[slot], 0);
-  tutti_work_info_t info{};
+  tutti_work_details info{};
   info.size = sizeof info;
   if (tutti_work_info(works_[slot], &info) == TUTTI_SUCCESS) busy_ns_ += info.end_ns - info.start_ns;
   tutti_work_release(works_[slot]);

@@ -127,8 +127,17 @@ typedef struct tutti_call {
   int32_t fuse;           ///< of the outermost tutti_group_end: 1: its small collectives go together, see there. The caller
                           ///< promises that all ranks make the same calls in such a group, and that what one writes no
                           ///< other of them reads or writes. 0: each goes by itself
+  uint32_t flags;         ///< TUTTI_SOFT_DEADLINE, or 0
+  uint64_t user_tag;      ///< a number of the caller's own, told by tutti_work_info and in errors; no matter to others
+  uint32_t min_blocks;    ///< of a collective on a device: as in tutti_config, for this call; 0: as there. What several
+  uint32_t max_blocks;    ///< calls share, a launch, goes by the first one's
 } tutti_call;
-#define TUTTI_CALL_INIT {sizeof(tutti_call), 0, 0, 0, NULL, NULL, TUTTI_INT8, NULL, 0, 0, 0}
+#define TUTTI_CALL_INIT {sizeof(tutti_call), 0, 0, 0, NULL, NULL, TUTTI_INT8, NULL, 0, 0, 0, 0, 0, 0, 0}
+
+/// tutti_call.flags, of a send or a receive, and of the outermost tutti_group_end for those without a timeout of their own:
+/// where the timeout passes before a match was met, the transfer alone ends, with TUTTI_TIMEOUT, as by tutti_work_cancel.
+/// The communicator stays sound. One that has met its match goes on, for as long as the communicator's timeout more.
+#define TUTTI_SOFT_DEADLINE 1u
 
 /// A timeout that never passes. Whoever waits for a rank that has died hears of that all the same.
 #define TUTTI_NO_TIMEOUT (UINT64_C(1) << 62)
@@ -600,15 +609,19 @@ TUTTI_API tutti_status tutti_queue_wait(tutti_queue* queue, uint64_t timeout_ns)
 TUTTI_API tutti_status tutti_queue_call(tutti_queue* queue, void (*fn)(void* ctx), void* ctx, tutti_work** work);
 
 /// What is known of an operation.
-typedef struct tutti_work_info_t {
-  size_t size;  ///< sizeof(tutti_work_info_t), set by the caller
+typedef struct tutti_work_details {
+  size_t size;  ///< sizeof(tutti_work_details), set by the caller
   tutti_status status;
   uint64_t sequence;  ///< a collective's number in its communicator; 0 for transfers and whole groups, which have none
   int32_t source;     ///< rank that a receive matched, -1 otherwise
   uint64_t received_count;  ///< elements
   uint64_t start_ns;        ///< CLOCK_MONOTONIC; 0 if not started. Of a whole group: when it was issued
   uint64_t end_ns;          ///< 0 if not completed
-} tutti_work_info_t;
+  const char* kind;         ///< "all_reduce", "send", …; "" of a whole group and of tutti_queue_call. Static
+  char algorithm[32];       ///< by which a collective ran, once it has succeeded; else ""
+  uint64_t bytes;           ///< of the call's count; of a v-variant, of the blocks that this rank sends
+  uint64_t user_tag;        ///< as in tutti_call
+} tutti_work_details;
 
 /// TUTTI_IN_PROGRESS, or what the operation came to. Never blocks. Thread safe, as all on works. A forked child may only
 /// release its parent's works: any other use is TUTTI_INVALID_USAGE.
@@ -617,7 +630,13 @@ TUTTI_API tutti_status tutti_work_test(tutti_work* work);
 /// the communicator's poll hook ended the wait. 0: until the operation's deadline and a few seconds more; while it is
 /// behind others on its stream, theirs count.
 TUTTI_API tutti_status tutti_work_wait(tutti_work* work, uint64_t timeout_ns);
-TUTTI_API tutti_status tutti_work_info(const tutti_work* work, tutti_work_info_t* info);
+TUTTI_API tutti_status tutti_work_info(const tutti_work* work, tutti_work_details* info);
+/// Takes back a send or a receive that has met no match: it ends with TUTTI_ABORTED, and no other call is concerned.
+/// Returns at once. What has met its match, or has ended, goes on as it was; the work's end tells which. A receive ends at
+/// once. So does a send of which its receiver has not heard. Else the receiver is asked, and the send ends with its answer.
+/// Where the receiver's process makes no progress for transfers, it ends after a tenth of a second; no receive gets it
+/// later, but one of up to 64 bytes may. Errors: TUTTI_INVALID_USAGE (a collective, a whole group, tutti_queue_call).
+TUTTI_API tutti_status tutti_work_cancel(tutti_work* work);
 /// `fn` is called exactly once, on a thread of the library's, with no lock held, never inside this or the posting call. All
 /// callbacks of a process share that thread, one after the other: one that blocks holds up the others.
 TUTTI_API tutti_status tutti_work_on_complete(tutti_work* work, void (*fn)(void* ctx, tutti_status status), void* ctx);

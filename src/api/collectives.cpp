@@ -88,10 +88,24 @@ Status check_buffers(const CollectiveCall& call, const Communicator& comm) {
   return {};
 }
 
-void take_options(CollectiveCall& out, const tutti_call& call) {
+Status take_options(CollectiveCall& out, const tutti_call& call) {
+  if (Status status = check_flags(call); !status.ok()) return status;
+  if ((call.flags & TUTTI_SOFT_DEADLINE) != 0) {
+    return invalid(fmt::format("{} has a soft deadline", out.kind()),
+                   "Leave flags unset: a collective that others have begun cannot be taken back.");
+  }
+  if (call.max_blocks != 0 && call.min_blocks > call.max_blocks) {
+    return invalid(
+        fmt::format("{} asks for at least {} and at most {} thread blocks", out.kind(), call.min_blocks, call.max_blocks),
+        "Let min_blocks be at most max_blocks.");
+  }
   out.timeout_ns = call.timeout_ns;
+  out.user_tag = call.user_tag;
+  out.min_blocks = call.min_blocks;
+  out.max_blocks = call.max_blocks;
   if (call.name != nullptr) out.name = call.name;
   if (call.algorithm != nullptr) out.algorithm = call.algorithm;
+  return {};
 }
 
 /// How the operands of a verb that reduces are to be rounded, and in which order.
@@ -144,7 +158,7 @@ Status start(CollectiveCall& call, tutti_comm* handle, const tutti_stream& strea
              const TakeBuffers& take_buffers) {
   tutti_call room;
   if (Status status = read_call(options, room); !status.ok()) return status;
-  take_options(call, *options);
+  if (Status status = take_options(call, *options); !status.ok()) return status;
   auto comm = usable(handle);
   if (!comm.ok()) return comm.status();
   Communicator& communicator = **comm;

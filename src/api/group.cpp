@@ -42,8 +42,23 @@ struct Task {
     return stream.kind == TUTTI_STREAM_QUEUE ? static_cast<tutti_queue*>(stream.handle) : nullptr;
   }
   Queue* queue() const { return queue_handle() != nullptr ? queue_handle()->queue.get() : nullptr; }
-  std::uint64_t& timeout_ns() {
-    return std::visit([](auto& what) -> std::uint64_t& { return what.timeout_ns; }, operation.what);
+  std::uint64_t timeout_ns() const {
+    return std::visit([](const auto& what) { return what.timeout_ns; }, operation.what);
+  }
+  /// Gives it the options of the group that it has none of itself.
+  void inherit(const tutti_call& call) {
+    if (timeout_ns() != 0) return;
+    std::visit([&call](auto& what) { what.timeout_ns = call.timeout_ns; }, operation.what);
+    if (auto* const transfer = std::get_if<Transfer>(&operation.what)) inherit(*transfer, call);
+  }
+  static void inherit(Transfer& transfer, const tutti_call& call) {
+    transfer.timeout_ns = call.timeout_ns;
+    transfer.soft = transfer.soft || (call.flags & TUTTI_SOFT_DEADLINE) != 0;
+  }
+  WorkDescription description() const {
+    if (const Transfer* const t = transfer()) return {t->sends ? "send" : "recv", t->bytes, t->user_tag};
+    const auto& call = std::get<CollectiveCall>(operation.what);
+    return {call.kind(), call.bytes(), call.user_tag};
   }
 };
 using Tasks = std::vector<std::shared_ptr<Task>>;
@@ -402,7 +417,10 @@ Status issue_all(const Tasks& tasks, Shares& shares, const std::shared_ptr<Parts
 
 std::shared_ptr<Task> make_task(Operation operation, tutti_stream stream) {
   auto task = std::make_shared<Task>(Task{std::move(operation), stream, nullptr});
-  task->work = std::make_shared<Work>(task->communicator().hook());
+  Communicator& communicator = task->communicator();
+  const Transfer* const transfer = task->transfer();
+  task->work = std::make_shared<Work>(communicator.hook(), task->description(),
+                                      transfer != nullptr ? &communicator.point_to_point() : nullptr);
   return task;
 }
 
@@ -415,7 +433,9 @@ std::shared_ptr<Task> fuse_tasks(std::span<const std::shared_ptr<Task>> parts,
   for (const auto& part : parts) part->work->issue(0, nullptr);
   task->work->notify([work = task->work.get(), parts = task->fused](tutti_status) {
     for (const auto& part : parts) {
-      part->work->start(work->info().sequence);
+      const Work::Info info = work->info();
+      part->work->start(info.sequence);
+      part->work->set_algorithm(info.algorithm.data());
       part->work->complete(work->test().value_or(Status()));
     }
   });
@@ -456,7 +476,7 @@ Status run_group(const Tasks& given, const tutti_call& call) {
   const Tasks tasks = call.fuse != 0 ? fuse(given) : given;
   Shares shares;
   for (const auto& task : tasks) {
-    if (task->timeout_ns() == 0) task->timeout_ns() = call.timeout_ns;
+    task->inherit(call);
     if (task->queue() != nullptr || task->on_cuda_stream()) continue;
     Share* share = find_share(shares, task->communicator());
     if (share == nullptr) share = &shares.emplace_back(Share{&task->communicator()});
@@ -531,9 +551,9 @@ class PlainTransfers {
   PlainTransfers& operator=(const PlainTransfers&) = delete;
 
   bool empty() const { return transfers_.empty(); }
-  Status run(std::uint64_t timeout_ns) {
+  Status run(const tutti_call& call) {
     for (Transfer& transfer : transfers_) {
-      if (transfer.timeout_ns == 0) transfer.timeout_ns = timeout_ns;
+      if (transfer.timeout_ns == 0) Task::inherit(transfer, call);
     }
     return run_plain(*communicator_, transfers_);
   }
@@ -556,7 +576,7 @@ Status close_group(Group& open, const tutti_call& call) {
   } else {
     refuse_together(creations, first);
   }
-  if (first.ok()) first = catching([&] { return plain.empty() ? run_group(tasks, call) : plain.run(call.timeout_ns); });
+  if (first.ok()) first = catching([&] { return plain.empty() ? run_group(tasks, call) : plain.run(call); });
   if (first.ok()) return first;
   for (const auto& task : tasks) {
     if (!task->issued) task->work->complete(first);
@@ -626,7 +646,7 @@ Status end_group(const tutti_call* call) {
   Group& open = groups.group();
   if (call == nullptr && groups.depth == 1 && open.only_plain()) {  // what most groups are
     groups.depth = 0;
-    return PlainTransfers(open).run(0);
+    return PlainTransfers(open).run(TUTTI_CALL_INIT);
   }
   tutti_call room = TUTTI_CALL_INIT;
   Status refused = read_call(call, room);
@@ -634,6 +654,7 @@ Status end_group(const tutti_call* call) {
     refused = Status(TUTTI_INVALID_USAGE, "an inner tutti_group_end was asked for a work",
                      "Ask the outermost one: it issues the group.");
   }
+  if (refused.ok()) refused = check_flags(*call);
   if (open.first.ok()) open.first = refused;
   if (--groups.depth > 0) return refused;
   return close_group(open, refused.ok() ? *call : room);

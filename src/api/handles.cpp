@@ -127,6 +127,11 @@ Status usable(const tutti_work* work) {
                 "Only release it there.");
 }
 
+Status check_flags(const tutti_call& call) {
+  if ((call.flags & ~TUTTI_SOFT_DEADLINE) == 0) return {};
+  return invalid("the call option flags is " + std::to_string(call.flags), "Set it to TUTTI_SOFT_DEADLINE, or to 0.");
+}
+
 Status read_other_version(const tutti_call*& call, tutti_call& room) {
   const std::size_t size = call->size;
   if (size < sizeof size || size > 4096) {

@@ -122,6 +122,9 @@ inline Status read_call(const tutti_call*& call, tutti_call& room) {
   return {};
 }
 
+/// Errors: TUTTI_INVALID_ARGUMENT, where it has flags that there are not.
+Status check_flags(const tutti_call& call);
+
 /// One call as it will be run: on this thread, on a queue, or at the end of a group.
 struct Operation {
   Communicator* communicator = nullptr;

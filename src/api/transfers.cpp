@@ -18,7 +18,10 @@ struct Asked {
 
   Transfer transfer(const tutti_call& call) const {
     const std::size_t element = element_bytes(type);
-    return {sends, type, static_cast<std::byte*>(memory), count * element, element, peer, call.tag, call.timeout_ns};
+    const bool is_soft = (call.flags & TUTTI_SOFT_DEADLINE) != 0;
+    return {
+        sends,   type,         static_cast<std::byte*>(memory), count * element, element, peer, call.tag, call.timeout_ns,
+        is_soft, call.user_tag};
   }
 };
 
@@ -42,6 +45,7 @@ Status check(const Asked& asked, const Communicator& comm) {
 Status start(const Asked& asked, tutti_comm* handle, tutti_stream stream, const tutti_call* call) {
   tutti_call room;
   if (Status status = read_call(call, room); !status.ok()) return status;
+  if (Status status = check_flags(*call); !status.ok()) return status;
   auto comm = usable(handle);
   if (!comm.ok()) return comm.status();
   if (Status status = check(asked, **comm); !status.ok()) return status;
@@ -73,7 +77,7 @@ bool is_simple(const Asked& asked, const Communicator& comm) {
 inline tutti_status verb(const Asked& asked, tutti_comm* handle, const tutti_stream& stream, const tutti_call* call) {
   static constexpr tutti_call unset = TUTTI_CALL_INIT;
   const tutti_call& asks = call != nullptr ? *call : unset;
-  if (asks.size == sizeof asks && asks.work == nullptr && stream.kind == TUTTI_STREAM_BLOCKING) {
+  if (asks.size == sizeof asks && asks.work == nullptr && asks.flags == 0 && stream.kind == TUTTI_STREAM_BLOCKING) {
     Communicator* const comm = usable_now(handle);
     if (comm != nullptr && is_simple(asked, *comm) && !comm->may_have_device_memory()) {
       const Transfer transfer = asked.transfer(asks);

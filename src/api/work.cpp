@@ -98,7 +98,14 @@ tutti_status tutti_work_wait(tutti_work* work, uint64_t timeout_ns) {
   return outcome(work, [timeout_ns](const tutti::Work& asked) { return asked.wait(timeout_ns); });
 }
 
-tutti_status tutti_work_info(const tutti_work* work, tutti_work_info_t* info) {
+tutti_status tutti_work_cancel(tutti_work* work) {
+  return guarded([&] {
+    Status status = tutti::usable(work);
+    return status.ok() ? work->work->cancel() : status;
+  });
+}
+
+tutti_status tutti_work_info(const tutti_work* work, tutti_work_details* info) {
   return guarded([&]() -> Status {
     if (work == nullptr || info == nullptr || info->size < sizeof(size_t)) {
       return invalid("tutti_work_info needs a work, and an info whose size is set");
@@ -106,7 +113,7 @@ tutti_status tutti_work_info(const tutti_work* work, tutti_work_info_t* info) {
     if (Status status = tutti::usable(work); !status.ok()) return status;
     const tutti::Work::Info known = work->work->info();
     const auto status = work->work->test();
-    tutti_work_info_t copy{};
+    tutti_work_details copy{};
     copy.size = info->size;
     copy.status = status ? status->code() : TUTTI_IN_PROGRESS;
     copy.sequence = known.sequence;
@@ -114,6 +121,11 @@ tutti_status tutti_work_info(const tutti_work* work, tutti_work_info_t* info) {
     copy.received_count = known.received_count;
     copy.start_ns = known.start_ns;
     copy.end_ns = known.end_ns;
+    const tutti::WorkDescription& described = work->work->description();
+    copy.kind = described.kind;
+    copy.bytes = described.bytes;
+    copy.user_tag = described.user_tag;
+    std::ranges::copy(known.algorithm, copy.algorithm);
     std::memcpy(info, &copy, std::min(info->size, sizeof copy));
     return {};
   });

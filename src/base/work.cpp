@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string>
 #include <utility>
 
 #include "src/base/background_thread.h"
@@ -123,6 +124,31 @@ std::optional<Status> Work::test() const {
   if (!over()) return std::nullopt;
   const std::lock_guard lock(mutex_);
   return status_;
+}
+
+void Work::set_algorithm(std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  const std::size_t length = std::min(name.size(), info_.algorithm.size() - 1);
+  info_.algorithm = {};
+  std::copy_n(name.begin(), length, info_.algorithm.begin());
+}
+
+Status Work::cancel() {
+  std::shared_ptr<void> hold;  // while it is held, what it is of is there
+  {
+    const std::lock_guard lock(mutex_);
+    if (status_) return {};
+    if (canceller_ == nullptr) {
+      return Status(TUTTI_INVALID_USAGE,
+                    std::string(*description_.kind != '\0' ? description_.kind : "a whole group") + " cannot be taken back",
+                    "Cancel sends and receives; tutti_comm_abort ends all that a communicator does.");
+    }
+    // Relaxed: see is_cancelled.
+    cancelled_.store(true, std::memory_order_relaxed);
+    hold = hold_;
+  }
+  if (hold != nullptr) canceller_->cancel(*this);
+  return {};
 }
 
 /// How much longer a wait since called_ns may last.

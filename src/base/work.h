@@ -1,6 +1,7 @@
 // Work: an operation under way, and the thread that tells of its end.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string_view>
 
 #include "src/base/poll_hook.h"
 #include "src/base/status.h"
@@ -17,6 +19,13 @@ namespace tutti {
 
 /// Whether a wait of so long a limit, as callers give it, has none.
 constexpr bool is_unlimited(std::uint64_t timeout_ns) { return timeout_ns == 0 || timeout_ns >= TUTTI_NO_TIMEOUT; }
+
+/// What is known of an operation before it begins.
+struct WorkDescription {
+  const char* kind = "";  ///< static; "": of several operations
+  std::uint64_t bytes = 0;
+  std::uint64_t user_tag = 0;
+};
 
 /// One operation's state, shared by whoever posted it and whoever runs it. Thread safe.
 class Work {
@@ -27,6 +36,7 @@ class Work {
     std::uint64_t received_count = 0;
     std::uint64_t start_ns = 0;
     std::uint64_t end_ns = 0;
+    std::array<char, 32> algorithm{};  ///< NUL-terminated
   };
   using Callback = std::function<void(tutti_status)>;
   /// A callback and what it will be told; in a list, so that handing it on when an operation ends needs no memory.
@@ -41,11 +51,20 @@ class Work {
     /// Runs what it can, up to `work`; nothing, where that has begun already, or another thread runs what is before it.
     virtual void help(const Work& work) = 0;
   };
+  /// Whoever can take the operation back.
+  class Canceller {
+   public:
+    virtual ~Canceller() = default;
+    /// Takes it back where it has been posted, and that is possible. Throws std::bad_alloc, and then nothing has happened.
+    virtual void cancel(const Work& work) = 0;
+  };
   /// How long `wait` lasts beyond an operation's own deadline: it ends itself, and needs a moment to find out why.
   static constexpr std::uint64_t grace_ns = 5'000'000'000;
 
-  /// hook: called within waits for this work.
-  explicit Work(PollHook hook = {}) : hook_(hook) {}
+  /// hook: called within waits for this work. canceller: nullptr where nobody can take it back; used as long as what
+  /// `issue` was given to hold.
+  explicit Work(PollHook hook = {}, const WorkDescription& description = {}, Canceller* canceller = nullptr)
+      : hook_(hook), description_(description), canceller_(canceller) {}
 
   /// It is on its stream from now on, and may take limit_ns once it is ready; 0: it ends with others, which their deadlines
   /// bound. `hold` is let go of when it ends.
@@ -53,6 +72,8 @@ class Work {
   /// Waits without a limit of their own, and without a hook, ask it for help first. Before the operation can begin.
   void set_helper(std::weak_ptr<Helper> helper);
   void start(std::uint64_t sequence);
+  /// By which it runs.
+  void set_algorithm(std::string_view name);
   /// Ends the operation, once; callbacks go to the notifier's thread.
   void complete(Status status);
   void set_received(std::int32_t source, std::uint64_t count);
@@ -69,6 +90,11 @@ class Work {
   /// Waits at most ns, without a word to the hook; nothing where the operation runs on.
   std::optional<Status> sleep(std::uint64_t ns) const;
   Info info() const;
+  const WorkDescription& description() const { return description_; }
+  /// See tutti_work_cancel. Errors: TUTTI_INVALID_USAGE.
+  Status cancel();
+  /// Whether `cancel` was asked before it was posted. Relaxed: the locks of whoever posts it order both.
+  bool is_cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
   const PollHook& hook() const { return hook_; }
   /// `fn` is called exactly once, on the notifier's thread, also where the operation has ended already. Errors, and `fn`
   /// is not called: TUTTI_SYSTEM_ERROR where the system has no thread for the notifier.
@@ -82,6 +108,9 @@ class Work {
   std::uint64_t left_ns(std::uint64_t timeout_ns, std::uint64_t called_ns) const;
 
   const PollHook hook_;
+  const WorkDescription description_;
+  Canceller* const canceller_;
+  std::atomic<bool> cancelled_{false};
   mutable std::mutex mutex_;  ///< guards what follows
   mutable std::condition_variable ended_;
   std::optional<Status> status_;

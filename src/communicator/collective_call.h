@@ -39,9 +39,12 @@ struct CollectiveCall : CallShape {
   const void* send = nullptr;
   void* recv = nullptr;
   std::uint64_t timeout_ns = 0;  ///< 0: the communicator's
-  bool beside = false;           ///< runs beside its caller's computing, which may want the core
-  bool on_device = false;        ///< its processor is a device
-  bool finalizes = false;        ///< the barrier of finalize, which errors call by that name
+  std::uint64_t user_tag = 0;
+  std::uint32_t min_blocks = 0;  ///< thread blocks of its launch; 0: as settings say
+  std::uint32_t max_blocks = 0;
+  bool beside = false;     ///< runs beside its caller's computing, which may want the core
+  bool on_device = false;  ///< its processor is a device
+  bool finalizes = false;  ///< the barrier of finalize, which errors call by that name
   std::string name;
   std::string algorithm;
   std::shared_ptr<const CustomOperator> custom;  ///< the operator, where it is one; `op` is then as a plan has it
@@ -72,6 +75,13 @@ struct CollectiveCall : CallShape {
         (on_device ? 1u : 0u) | (one_fold ? 2u : 0u) | (scales ? 4u : 0u) | std::uint64_t{local_operands} << 3;
     return {static_cast<std::uint64_t>(type) << 32 | static_cast<std::uint32_t>(op),
             options << 32 | static_cast<std::uint32_t>(root), told};
+  }
+  /// Bytes of its count; of a v-variant, of the blocks that this rank sends.
+  std::uint64_t bytes() const {
+    if (!irregular) return count * element_bytes(type);
+    std::uint64_t elements = 0;
+    for (const tutti_block& block : input) elements += block.count;
+    return elements / problem_units() * element_bytes(type);
   }
   /// The verb's name; static.
   const char* kind() const {

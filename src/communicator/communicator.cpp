@@ -456,8 +456,11 @@ Status Communicator::run(const CollectiveCall& call, Ticket ticket, Work* work, 
   const TurnGuard turn(ticket_lock_);
   if (Status failed = first_error(); !failed.ok()) return failed;
   if (finalized_.load(std::memory_order_relaxed)) return legal();  // relaxed: written in a turn
-  if (work != nullptr) work->start(sequence());
-  return run_in_turn(call, hook);
+  if (work == nullptr) return run_in_turn(call, hook);
+  work->start(sequence());
+  Status status = run_in_turn(call, hook);
+  if (status.ok()) work->set_algorithm(last_algorithm());
+  return status;
 }
 
 Status Communicator::run_in_turn(const CollectiveCall& call, const PollHook& hook) {
@@ -766,6 +769,7 @@ Status Communicator::enqueue_in_turn(const CollectiveCall& call, std::shared_ptr
   const auto plan = prepare_on_device(call);
   if (!plan.ok()) return plan.status();
   DeviceCall issued = device_call(call);
+  work->set_algorithm((*plan)->algorithm);
   issued.work = std::move(work);
   if (!stream.captured) {
     if (Status status = issue(**plan, &stream, hook_, issued); !status.ok()) return status;

@@ -401,8 +401,9 @@ Result<Deposit> DeviceSide::deposit_of(PreparedDevicePlan& plan, const Collectiv
     deposit.scalar = call.custom->scalar;
   }
   deposit.limit_ns = limit_of(call);
-  deposit.blocks = {static_cast<std::uint32_t>(parts_.settings.min_blocks),
-                    static_cast<std::uint32_t>(parts_.settings.max_blocks)};
+  const auto own_or = [](std::uint32_t own, int set) { return own != 0 ? own : static_cast<std::uint32_t>(set); };
+  deposit.blocks = {own_or(call.min_blocks, parts_.settings.min_blocks),
+                    own_or(call.max_blocks, parts_.settings.max_blocks)};
   deposit.in_order = parts_.settings.launch_order;
   return deposit;
 }

@@ -49,7 +49,8 @@ std::string hearsay(const PeerReport& report, std::uint64_t sequence) {
 }  // namespace
 
 std::string FailureReporter::label(const CollectiveCall& call, std::uint64_t sequence) const {
-  const std::string named = call.name.empty() ? "" : fmt::format(" ({})", shown_name(call.name));
+  std::string named = call.name.empty() ? "" : fmt::format(" ({})", shown_name(call.name));
+  if (call.user_tag != 0) named += fmt::format(" (user tag {})", call.user_tag);
   const std::string number = sequence == UINT64_MAX ? " in a capture" : fmt::format(" #{}", sequence);
   return fmt::format("{}{}{} of \"{}\"{}", call.kind(), number, named, failures_.name(),
                      call.on_device ? " on CUDA memory" : "");

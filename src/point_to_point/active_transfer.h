@@ -40,23 +40,37 @@ class TransferBatch {
   Status first_;
 };
 
-/// A transfer under way, which tells its work or its batch of its end.
+/// How far a transfer is: whether it can be taken back.
+enum class Stage : std::uint8_t {
+  fresh,    ///< it has not begun, and stands in no line
+  waiting,  ///< this process alone knows of it
+  asked,    ///< a send whose receiver has its request, and has not answered
+  met,      ///< it has met its match, or may have
+};
+
+/// A transfer under way, which tells its work or its batch of its end. One that has told it is a *ghost*: a send that was
+/// taken back, which the receiver's answer may still come for.
 struct ActiveTransfer {
   Transfer transfer;
   std::shared_ptr<Work> work;
   TransferBatch* batch = nullptr;
-  Deadline deadline;        ///< at 0: to be counted from the first look at it
-  std::uint64_t id = 0;     ///< its number, in the order of posting; receiving a request: its send's
-  std::uint64_t done = 0;   ///< bytes sent or received so far
-  std::uint64_t total = 0;  ///< receiving: bytes that the sender announced
-  bool streams = false;     ///< receiving a long one: it is written past the caches
-  std::uint64_t last = 0;   ///< the number of the last message that it sends, once that is committed
-  std::uint8_t bucket = 0;  ///< this and the next are for ByDeadline
+  Deadline deadline;          ///< at 0: to be counted from the first look at it
+  std::uint64_t id = 0;       ///< its number, in the order of posting
+  std::uint64_t message = 0;  ///< the number of what it sends, which is its own, or receives
+  std::uint64_t done = 0;     ///< bytes sent or received so far
+  std::uint64_t total = 0;    ///< receiving: bytes that the sender announced
+  bool streams = false;       ///< receiving a long one: it is written past the caches
+  std::uint64_t last = 0;     ///< the number of the last message that it sends, once that is committed
+  Stage stage = Stage::fresh;
+  bool extended = false;                    ///< its soft limit has passed when it had met its match
+  tutti_status taken_back = TUTTI_SUCCESS;  ///< asked: what it ends with, where its receiver was told to forget it
+  std::uint8_t bucket = 0;                  ///< this and the next are for ByDeadline
   std::list<ActiveTransfer>::iterator listed = {};
   LineNode<ActiveTransfer> node;  ///< in the line that it stands in
 
   /// What its messages say of it.
-  Trailer trailer(MessageKind kind) const { return {id, transfer.bytes, transfer.tag, kind, transfer.type}; }
+  Trailer trailer(MessageKind kind) const { return {message, transfer.bytes, transfer.tag, kind, transfer.type}; }
+  bool is_ghost() const { return work == nullptr && batch == nullptr; }
 };
 
 /// First come, first served. A transfer stands in one line at most, of this kind or among Lines.
@@ -72,6 +86,12 @@ class TransferLine {
   }
   /// Takes out the one that came first. There is one.
   ActiveTransfer& pop() { return *std::exchange(first_, first_->node.next); }
+  /// Takes out one that stands in it.
+  void remove(ActiveTransfer& active) {
+    for (TransferLine all = std::exchange(*this, {}); !all.empty();) {
+      if (ActiveTransfer& next = all.pop(); &next != &active) push(next);
+    }
+  }
 
  private:
   ActiveTransfer* first_ = nullptr;

@@ -25,6 +25,7 @@ template <typename T>
 class ByDeadline {
  public:
   bool empty() const { return count_ == 0; }
+  std::size_t size() const { return count_; }
 
   /// Takes over the first of `from`. Where its deadline's point in time is 0, that is counted from the next look.
   T& add(std::list<T>& from) {
@@ -41,6 +42,25 @@ class ByDeadline {
   void remove(T& item, std::list<T>& to) {
     to.splice(to.end(), buckets_[item.bucket], item.listed);
     --count_;
+  }
+
+  /// Gives an item another deadline.
+  void postpone(T& item, const Deadline& deadline) {
+    std::list<T>& fresh = buckets_[uncounted];
+    fresh.splice(fresh.end(), buckets_[item.bucket], item.listed);
+    item.bucket = uncounted;
+    item.deadline = deadline;
+  }
+
+  /// Some item that `is_it` is true of, or nullptr. Looks at all.
+  template <typename Predicate>
+  T* find(const Predicate& is_it) {
+    for (std::list<T>& bucket : buckets_) {
+      for (T& item : bucket) {
+        if (is_it(item)) return &item;
+      }
+    }
+    return nullptr;
   }
 
   /// Some item. There is one.

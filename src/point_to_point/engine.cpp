@@ -20,7 +20,7 @@ constexpr std::uint64_t poll_every_ns = 500'000;
 constexpr std::uint64_t look_every_ns = 1'000'000;
 /// Rounds between two looks at the clock for it.
 constexpr std::uint32_t look_every_rounds = 16;
-/// What a peer's answer may take once a deadline has passed.
+/// What a peer's answer may take once a deadline has passed, or a send is to be taken back.
 constexpr std::uint64_t grace_ns = 100'000'000;
 /// So much goes out to a peer before what has come from it is taken, and the other way round. A rank that fills all slots
 /// first finds that the peer's bytes, and its own, have left the caches meanwhile.
@@ -74,9 +74,11 @@ void TransferEngine::end() {
   if (thread_.joinable()) thread_.join();
   const std::lock_guard lock(mutex_);
   fresh_.splice(fresh_.end(), inbox_);
-  if (under_way_.empty() && fresh_.empty()) return matcher_.forget_messages();
-  fail_all(catching([] {
-    return Status(TUTTI_INVALID_USAGE, "the communicator was destroyed with transfers under way", "Wait for them first.");
+  const bool is_used = under_way_.size() != ghosts_ || !fresh_.empty();
+  fail_all(catching([is_used] {
+    return is_used ? Status(TUTTI_INVALID_USAGE, "the communicator was destroyed with transfers under way",
+                            "Wait for them first.")
+                   : Status(TUTTI_ABORTED, "the communicator was destroyed");
   }));
 }
 
@@ -92,6 +94,8 @@ void TransferEngine::post(const Transfer& transfer, std::shared_ptr<Work> work, 
     active.deadline = Deadline::in(limit_of(transfer));
     work->start(0);
     const std::lock_guard lock(inbox_mutex_);
+    // In the lock: a cancel comes before it and is seen, or behind it and finds the transfer.
+    if (work->is_cancelled()) return Status(cancelled(failures_, context_.rank, transfer));
     // Relaxed: see run.
     pending_.fetch_add(1, std::memory_order_relaxed);
     post_inbox(posted);
@@ -376,7 +380,10 @@ inline std::uint64_t& TransferEngine::needs_of(const ActiveTransfer& active) {
 
 inline void TransferEngine::begin(ActiveTransfer& active) {
   const Transfer& transfer = active.transfer;
-  active.id = next_id_++;
+  active.id = active.message = next_id_++;
+  active.stage = Stage::waiting;
+  active.extended = false;
+  active.taken_back = TUTTI_SUCCESS;
   if (!transfer.sends) return begin_receive(active);
   if (transfer.peer == context_.rank) return send_to_self(active);
   if (open(transfer.peer)) peer(transfer.peer).sends.push(active);
@@ -397,10 +404,9 @@ void TransferEngine::send_to_self(ActiveTransfer& active) {
   matcher_.keep(UnexpectedMessage::make(active.trailer(MessageKind::eager), rank, &active, {}));
 }
 
-/// Ends one that stands in no line; it may be another transfer afterwards. Needs no memory.
-inline void TransferEngine::complete(ActiveTransfer& active, const Status& status) {
+/// Tells whoever asked for it, and may be gone afterwards.
+inline void TransferEngine::tell_end(ActiveTransfer& active, const Status& status) {
   --needs_of(active);
-  under_way_.remove(active, ended_);
   if (active.batch != nullptr) {
     std::exchange(active.batch, nullptr)->end(status);
   } else {
@@ -408,8 +414,18 @@ inline void TransferEngine::complete(ActiveTransfer& active, const Status& statu
     // Relaxed: see run.
     pending_.fetch_sub(1, std::memory_order_relaxed);
   }
-  if (ended_.size() > most_kept) ended_.pop_front();
   followers_.wake();
+}
+
+/// Ends one that stands in no line; it may be another transfer afterwards. Needs no memory.
+inline void TransferEngine::complete(ActiveTransfer& active, const Status& status) {
+  if (active.is_ghost()) {
+    --ghosts_;
+  } else {
+    tell_end(active, status);
+  }
+  under_way_.remove(active, ended_);
+  if (ended_.size() > most_kept) ended_.pop_front();
 }
 
 void TransferEngine::fail_all(const Status& status) {
@@ -420,6 +436,7 @@ void TransferEngine::fail_all(const Status& status) {
   receiving_.clear();
   for (PeerChannel& p : peers_) {
     p.answers = p.sends = p.sending = p.leaving = {};
+    p.notices.clear();
   }
   while (!fresh_.empty()) enter();
   while (!under_way_.empty()) complete(under_way_.any(), why);
@@ -504,7 +521,8 @@ void TransferEngine::look_at_deadlines() {
   const std::uint64_t now = now_ns();
   if (now < next_look_ns_) return;
   next_look_ns_ = now + look_every_ns;
-  const ActiveTransfer* const passed = under_way_.look(now);
+  ActiveTransfer* passed = under_way_.look(now);
+  for (; passed != nullptr && passed->transfer.soft && !passed->extended; passed = under_way_.look(now)) expire(*passed);
   if (passed == nullptr) {
     late_asked_.reset();
   } else {
@@ -526,6 +544,68 @@ void TransferEngine::late(const ActiveTransfer& active) {
   if (over) fail_all(failures_.fail(missed_deadline(failures_, context_.rank, active)));
 }
 
+void TransferEngine::cancel(const Work& work) {
+  const std::lock_guard lock(mutex_);
+  ActiveTransfer* active = enter_posted(work);
+  if (active == nullptr) active = under_way_.find([&work](const ActiveTransfer& each) { return each.work.get() == &work; });
+  if (active != nullptr) take_back(*active, TUTTI_ABORTED);
+}
+
+/// The transfer of a work where it is still in the inbox: it is under way from now on, and in no line.
+ActiveTransfer* TransferEngine::enter_posted(const Work& work) {
+  const std::lock_guard inbox_lock(inbox_mutex_);
+  const auto posted =
+      std::ranges::find_if(inbox_, [&work](const ActiveTransfer& each) { return each.work.get() == &work; });
+  if (posted == inbox_.end()) return nullptr;
+  fresh_.splice(fresh_.begin(), inbox_, posted);
+  ActiveTransfer& active = enter();
+  active.stage = Stage::fresh;
+  return &active;
+}
+
+/// Ends it where no match has met it, once that is certain. as: its outcome.
+void TransferEngine::take_back(ActiveTransfer& active, tutti_status as) {
+  if (active.stage == Stage::met || active.taken_back != TUTTI_SUCCESS) return;
+  if (active.stage == Stage::asked) peer(active.transfer.peer).notices.push_back(active.trailer(MessageKind::withdraw));
+  active.taken_back = as;
+  if (active.stage == Stage::asked) {
+    active.transfer.soft = true;
+    return under_way_.postpone(active, {now_ns() + grace_ns, active.deadline.limit_ns});
+  }
+  leave_line(active);
+  complete(active, taken_back(active));
+}
+
+/// Takes out one that waits.
+void TransferEngine::leave_line(ActiveTransfer& active) {
+  const Transfer& transfer = active.transfer;
+  if (active.stage == Stage::fresh) return;
+  if (!transfer.sends) return matcher_.remove(active);
+  if (transfer.peer != context_.rank) return peer(transfer.peer).sends.remove(active);
+  static_cast<void>(matcher_.take_message({transfer.tag, transfer.peer},
+                                          [&active](const UnexpectedMessage& each) { return each.sent == &active; }));
+}
+
+/// The limit of a soft one has passed. One that has met its match goes on, as long as a transfer without a limit may.
+void TransferEngine::expire(ActiveTransfer& active) {
+  if (active.stage == Stage::met) {
+    active.extended = true;
+    // Relaxed: a single value that orders nothing.
+    const Deadline more = Deadline::in(context_.timeout_ns.load(std::memory_order_relaxed));
+    return under_way_.postpone(active, more);
+  }
+  if (active.taken_back == TUTTI_SUCCESS) return take_back(active, TUTTI_TIMEOUT);
+  // The receiver's process makes no progress for transfers. Its answer may come at any time, or never.
+  under_way_.postpone(active, {UINT64_MAX, active.deadline.limit_ns});
+  ++ghosts_;
+  tell_end(active, taken_back(active));
+}
+
+Status TransferEngine::taken_back(const ActiveTransfer& active) const {
+  return Status(active.taken_back == TUTTI_TIMEOUT ? missed_deadline(failures_, context_.rank, active)
+                                                   : cancelled(failures_, context_.rank, active.transfer));
+}
+
 inline bool TransferEngine::send_some(PeerChannel& p) {
   const std::uint64_t before = p.committed;
   for (const std::uint64_t end = p.sent + turn_bytes; p.sent < end && send_next(p);) {
@@ -545,6 +625,8 @@ inline bool TransferEngine::send_some(PeerChannel& p) {
 /// One message; false: there is none, or no credit now.
 inline bool TransferEngine::send_next(PeerChannel& p) {
   if (p.taken >= taken_lot) return p.send_taken();
+  if (!p.notices.empty()) [[unlikely]]
+    return p.send_notice();
   if (!p.answers.empty()) return answer(p);
   if (!p.sends.empty()) return announce(p);
   return !p.sending.empty() && p.send_part();
@@ -559,7 +641,7 @@ inline bool TransferEngine::answer(PeerChannel& p) {
   if (active.done == active.total) {
     p.leave(active);
   } else {
-    receiving_.push(active, {active.id, rank_of(p)});
+    receiving_.push(active, {active.message, rank_of(p)});
   }
   return true;
 }
@@ -570,6 +652,7 @@ inline bool TransferEngine::announce(PeerChannel& p) {
   const Transfer& transfer = active.transfer;
   if (p.may_send_eagerly(transfer, context_.longest_eager)) {
     if (!p.send_eagerly(transfer, active.id)) return false;
+    active.stage = Stage::met;
     p.sends.pop();
     p.leave(active);
     return true;
@@ -577,6 +660,7 @@ inline bool TransferEngine::announce(PeerChannel& p) {
   announced_.make_room();
   const std::uint64_t with_it = transfer.bytes <= longest_in_request ? transfer.bytes : 0;
   if (!p.send(active.trailer(MessageKind::request), {transfer.memory, with_it})) return false;
+  active.stage = Stage::asked;
   p.sends.pop();
   announced_.push(active, {active.id, transfer.peer});
   return true;
@@ -612,6 +696,12 @@ inline void TransferEngine::take(PeerChannel& p, int rank, const Trailer& traile
       return take_clear(p, rank, trailer);
     case MessageKind::data:
       return take_data(rank, trailer, payload);
+    case MessageKind::withdraw:
+      return take_withdraw(p, rank, trailer);
+    case MessageKind::withdrawn:
+      return take_withdrawn(rank, trailer);
+    case MessageKind::nothing:
+      return take_nothing(rank, trailer);
   }
 }
 
@@ -619,7 +709,37 @@ inline void TransferEngine::take_clear(PeerChannel& p, int rank, const Trailer& 
   ActiveTransfer* const active = announced_.first({trailer.id, rank});
   if (active == nullptr) return;
   announced_.remove(*active);
-  return active->transfer.bytes <= longest_in_request ? complete(*active, {}) : p.sending.push(*active);
+  active->stage = Stage::met;
+  const bool is_sent = active->transfer.bytes <= longest_in_request;
+  if (active->is_ghost() && !is_sent) p.notices.push_back(active->trailer(MessageKind::nothing));
+  return is_sent || active->is_ghost() ? complete(*active, {}) : p.sending.push(*active);
+}
+
+/// A sender takes back what it asked for. Where a receive has met it, that one's clear is the answer.
+void TransferEngine::take_withdraw(PeerChannel& p, int rank, const Trailer& trailer) {
+  const auto is_it = [&trailer](const UnexpectedMessage& each) {
+    return each.trailer.kind == MessageKind::request && each.trailer.id == trailer.id;
+  };
+  if (matcher_.take_message({trailer.tag, rank}, is_it) == nullptr) return;
+  p.notices.push_back({trailer.id, trailer.bytes, trailer.tag, MessageKind::withdrawn, trailer.type});
+}
+
+void TransferEngine::take_withdrawn(int rank, const Trailer& trailer) {
+  ActiveTransfer* const active = announced_.first({trailer.id, rank});
+  if (active == nullptr) return;
+  announced_.remove(*active);
+  complete(*active, active->is_ghost() ? Status() : taken_back(*active));
+}
+
+/// A receive has met what its sender had taken back: it waits again, for the next message.
+void TransferEngine::take_nothing(int rank, const Trailer& trailer) {
+  ActiveTransfer* const active = receiving_.first({trailer.id, rank});
+  if (active == nullptr) return;
+  receiving_.remove(*active);
+  active->done = active->total = 0;
+  active->stage = Stage::waiting;
+  if (std::exchange(active->extended, false)) under_way_.postpone(*active, {now_ns(), limit_of(active->transfer)});
+  if (!take_unexpected(*active)) matcher_.post_again(*active);
 }
 
 inline void TransferEngine::take_data(int rank, const Trailer& trailer, std::span<const std::byte> payload) {
@@ -655,6 +775,7 @@ inline bool TransferEngine::take_unexpected(ActiveTransfer& active) {
 inline void TransferEngine::receive(ActiveTransfer& active, int source, const Trailer& trailer,
                                     std::span<const std::byte> payload) {
   if (!takes(active.transfer, trailer.bytes)) return mismatch(active, source, trailer);
+  active.stage = Stage::met;
   if (active.work != nullptr) active.work->set_received(source, trailer.bytes / active.transfer.element);
   PeerChannel& p = peer(source);
   const bool whole = trailer.kind == MessageKind::eager || trailer.bytes <= longest_in_request;
@@ -664,7 +785,7 @@ inline void TransferEngine::receive(ActiveTransfer& active, int source, const Tr
     p.taken += weight_of(trailer.bytes);
     return complete(active, {});
   }
-  active.id = trailer.id;
+  active.message = trailer.id;
   active.total = trailer.bytes;
   active.done = whole ? active.total : 0;
   active.streams = use_non_temporal(2 * trailer.bytes, context_.ranks_here);

@@ -52,10 +52,10 @@ struct TransferContext {
 
 /// The transfers of one communicator: sends and receives that match by (source, tag), progress together and may complete
 /// out of order. Thread safe.
-class TransferEngine {
+class TransferEngine : public Work::Canceller {
  public:
   explicit TransferEngine(const TransferContext& context);
-  ~TransferEngine() { end(); }
+  ~TransferEngine() override { end(); }
   TransferEngine(const TransferEngine&) = delete;
   TransferEngine& operator=(const TransferEngine&) = delete;
 
@@ -68,6 +68,9 @@ class TransferEngine {
   Status exchange(std::span<const Transfer> transfers, const PollHook& hook);
   /// Helps until `work` has completed. hook: as in Communicator::run; where it ends the wait the communicator fails.
   Status wait(const Work& work, const PollHook& hook);
+  /// Takes back the transfer of that work, if it was posted and has not met its match. It ends with TUTTI_ABORTED then,
+  /// where its receiver was asked once that has answered, or has not for a while. Throws std::bad_alloc.
+  void cancel(const Work& work) override;
   /// Once the communicator's OperationCount is closed: what `exchange` had begun before has ended then, or counts there.
   /// Waits for one turn of whoever makes progress. Likewise once the endpoints are shared: whoever used them without
   /// knowing that is through then.
@@ -112,6 +115,7 @@ class TransferEngine {
   void begin(ActiveTransfer& active);
   void begin_receive(ActiveTransfer& active);
   void send_to_self(ActiveTransfer& active);
+  void tell_end(ActiveTransfer& active, const Status& status);
   void complete(ActiveTransfer& active, const Status& status);
   void fail_all(const Status& status);
 
@@ -126,6 +130,13 @@ class TransferEngine {
   void look_at_deadlines();
   void late(const ActiveTransfer& active);
 
+  // What is taken back.
+  ActiveTransfer* enter_posted(const Work& work);
+  void take_back(ActiveTransfer& active, tutti_status as);
+  void leave_line(ActiveTransfer& active);
+  void expire(ActiveTransfer& active);
+  Status taken_back(const ActiveTransfer& active) const;
+
   // Messages.
   bool send_some(PeerChannel& p);
   bool send_next(PeerChannel& p);
@@ -135,6 +146,9 @@ class TransferEngine {
   void take(PeerChannel& p, int rank, const Trailer& trailer, std::span<const std::byte> payload);
   void take_clear(PeerChannel& p, int rank, const Trailer& trailer);
   void take_data(int rank, const Trailer& trailer, std::span<const std::byte> payload);
+  void take_withdraw(PeerChannel& p, int rank, const Trailer& trailer);
+  void take_withdrawn(int rank, const Trailer& trailer);
+  void take_nothing(int rank, const Trailer& trailer);
   void arrived(int source, const Trailer& trailer, std::span<const std::byte> payload);
   bool take_unexpected(ActiveTransfer& active);
   void receive(ActiveTransfer& active, int source, const Trailer& trailer, std::span<const std::byte> payload);
@@ -167,6 +181,7 @@ class TransferEngine {
   std::list<ActiveTransfer> fresh_;                    ///< posted, and not begun
   ByDeadline<ActiveTransfer> under_way_;               ///< from beginning to completion
   std::uint64_t needs_any_ = 0;                        ///< of those under way, so many that take from any rank
+  std::size_t ghosts_ = 0;                             ///< among them
   std::list<ActiveTransfer> ended_;                    ///< and afterwards, for others to come
   Matcher matcher_;
   Lines<ActiveTransfer, &ActiveTransfer::node> announced_;  ///< sends waiting to be cleared, by id and receiver

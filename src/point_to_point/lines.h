@@ -68,6 +68,25 @@ class Lines {
     last = &item;
   }
 
+  /// As push, but in front of the first item that `follows` is true of.
+  template <typename Follows>
+  void insert(T& item, const Match& match, const Follows& follows) {
+    T* next = first(match);
+    while (next != nullptr && !follows(*next)) next = (next->*node).next;
+    if (next == nullptr) return push(item, match);
+    LineNode<T>& at = item.*node;
+    LineNode<T>& behind = next->*node;
+    at = {match, next, behind.previous};
+    behind.previous = &item;
+    if (at.previous != nullptr) {
+      (at.previous->*node).next = &item;
+      return;
+    }
+    at.last = behind.last;
+    at.chained = behind.chained;
+    find(match) = &item;
+  }
+
   /// The first item of a key's line; nullptr where the line is empty.
   T* first(const Match& match) { return empty() ? nullptr : find(match); }
 

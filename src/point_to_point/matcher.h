@@ -62,6 +62,17 @@ class Matcher {
     receives.push(receive, match_of(receive.transfer));
   }
 
+  /// As post, in its place by its number: a receive whose message was taken back. Throws std::bad_alloc.
+  void post_again(ActiveTransfer& receive) {
+    auto& receives = is_any(receive.transfer) ? receives_of_any_ : receives_;
+    receives.make_room();
+    receives.insert(receive, match_of(receive.transfer),
+                    [&receive](const ActiveTransfer& other) { return other.id > receive.id; });
+  }
+
+  /// Takes out a posted receive.
+  void remove(ActiveTransfer& receive) { (is_any(receive.transfer) ? receives_of_any_ : receives_).remove(receive); }
+
   /// Takes out the first posted receive that a message matches; nullptr where none does.
   ActiveTransfer* take_receive(int source, std::uint64_t tag) {
     ActiveTransfer* const named = receives_.first({tag, source});
@@ -84,12 +95,15 @@ class Matcher {
   /// Takes out the first message that a receive matches; nullptr where none does.
   UnexpectedMessage::Owner take_message(const Transfer& receive) {
     const Match match = match_of(receive);
-    UnexpectedMessage* const found = is_any(receive) ? messages_of_any_.first(match) : messages_.first(match);
-    if (found != nullptr) {
-      messages_.remove(*found);
-      messages_of_any_.remove(*found);
-    }
-    return UnexpectedMessage::Owner(found);
+    return take_out(is_any(receive) ? messages_of_any_.first(match) : messages_.first(match));
+  }
+
+  /// Takes out the first message of that source and tag that `is_it` is true of; nullptr where there is none.
+  template <typename Predicate>
+  UnexpectedMessage::Owner take_message(const Match& match, const Predicate& is_it) {
+    UnexpectedMessage* found = messages_.first(match);
+    while (found != nullptr && !is_it(*found)) found = found->of_source.next;
+    return take_out(found);
   }
 
   /// Gives all receives up, which are the caller's.
@@ -106,6 +120,13 @@ class Matcher {
  private:
   static bool is_any(const Transfer& receive) { return receive.peer == TUTTI_ANY_SOURCE; }
   static Match match_of(const Transfer& receive) { return {receive.tag, receive.peer}; }
+  UnexpectedMessage::Owner take_out(UnexpectedMessage* message) {
+    if (message != nullptr) {
+      messages_.remove(*message);
+      messages_of_any_.remove(*message);
+    }
+    return UnexpectedMessage::Owner(message);
+  }
 
   Lines<ActiveTransfer, &ActiveTransfer::node> receives_;
   Lines<ActiveTransfer, &ActiveTransfer::node> receives_of_any_;

@@ -18,6 +18,8 @@ struct Transfer {
   int peer = -1;              ///< TUTTI_ANY_SOURCE for a receive from anybody
   std::uint64_t tag = 0;
   std::uint64_t timeout_ns = 0;
+  bool soft = false;  ///< where its limit passes before it has met its match, it alone ends
+  std::uint64_t user_tag = 0;
 };
 
 }  // namespace tutti

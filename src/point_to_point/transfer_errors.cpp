@@ -14,6 +14,17 @@ namespace {
 
 std::string byte_count(std::uint64_t bytes) { return plural(static_cast<std::int64_t>(bytes), "byte"); }
 
+const char* kind_of(const Transfer& transfer) { return transfer.sends ? "send" : "recv"; }
+
+/// "rank 0's send of 8 bytes to rank 1 with tag 0 in "world"".
+std::string words_of(const FailureState& failures, int rank, const Transfer& transfer) {
+  const std::string user_tag = transfer.user_tag == 0 ? "" : fmt::format(" (user tag {})", transfer.user_tag);
+  return fmt::format("rank {}'s {} of {} {} {} with tag {}{} in \"{}\"", rank, kind_of(transfer),
+                     byte_count(transfer.bytes), transfer.sends ? "to" : "from",
+                     transfer.peer < 0 ? "any rank" : fmt::format("rank {}", transfer.peer), transfer.tag, user_tag,
+                     failures.name());
+}
+
 }  // namespace
 
 Error unfit_message(const FailureState& failures, int rank, const Transfer& receive, int source, const Trailer& message) {
@@ -35,15 +46,21 @@ Error missed_deadline(const FailureState& failures, int rank, const ActiveTransf
   Error error;
   error.status = TUTTI_TIMEOUT;
   error.limit_ns = active.deadline.limit_ns;
-  error.operation_kind = transfer.sends ? "send" : "recv";
+  error.operation_kind = kind_of(transfer);
   if (transfer.peer >= 0) error.guilty = {failures.guilty(transfer.peer)};
   const bool met = active.done != 0 || active.total != 0 || active.last != 0;
-  error.message = fmt::format(
-      "rank {}'s {} of {} {} {} with tag {} in \"{}\" {} within {}", rank, error.operation_kind, byte_count(transfer.bytes),
-      transfer.sends ? "to" : "from", transfer.peer < 0 ? "any rank" : fmt::format("rank {}", transfer.peer), transfer.tag,
-      failures.name(), met ? "did not end" : "found no match", duration_text(active.deadline.limit_ns));
+  error.message = fmt::format("{} {} within {}", words_of(failures, rank, transfer), met ? "did not end" : "found no match",
+                              duration_text(active.deadline.limit_ns));
   error.remedy = met ? "Look for what holds up the peer or the network; raise TUTTI_OPERATION_TIMEOUT if it is only slow."
                      : "Check source and tag on both sides; raise TUTTI_OPERATION_TIMEOUT if it is only slow.";
+  return error;
+}
+
+Error cancelled(const FailureState& failures, int rank, const Transfer& transfer) {
+  Error error;
+  error.status = TUTTI_ABORTED;
+  error.operation_kind = kind_of(transfer);
+  error.message = words_of(failures, rank, transfer) + " was taken back by tutti_work_cancel";
   return error;
 }
 

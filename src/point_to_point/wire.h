@@ -4,6 +4,11 @@
 //     request  long: (tag, bytes) alone; the receiver answers `clear` once a receive matches; then `data` slots follow
 //     taken    tells the sender how many eager bytes were consumed, which bounds what a receiver may have to keep
 //
+// A sender may take back what it has asked for in a request:
+//
+//     withdraw   the receiver forgets the request, and answers `withdrawn`; where a receive has met it, its `clear` answers
+//     nothing    answers a `clear` where the sender has not waited for that: the receive takes the next message instead
+//
 // A request for a short message carries the message's bytes, since a receiver keeps about as much for the request alone.
 // Its receive then needs no answer, and `clear` ends its send. So a sender beyond the eager bound still waits for the
 // receiver.
@@ -28,7 +33,7 @@
 namespace tutti {
 
 /// What a message is for; see above.
-enum class MessageKind : std::uint32_t { eager, request, clear, data, taken };
+enum class MessageKind : std::uint32_t { eager, request, clear, data, taken, withdraw, withdrawn, nothing };
 
 /// What is said of a message besides its bytes.
 struct Trailer {

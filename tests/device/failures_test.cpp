@@ -450,7 +450,7 @@ TEST_F(DeviceFailures, APollHookEndsACallThatWaits) {
 
 /// Whether a call's launch has begun: its kernel waits for a peer then.
 bool has_started(tutti_work* work) {
-  tutti_work_info_t info{};
+  tutti_work_details info{};
   info.size = sizeof info;
   EXPECT_EQ(tutti_work_info(work, &info), TUTTI_SUCCESS);
   return info.start_ns != 0;

@@ -681,7 +681,7 @@ TEST_F(DeviceStreams, AWorkSaysWhenItsCallHasEndedAndNotBefore) {
     EXPECT_EQ(data.read_all<std::int32_t>(), std::vector<std::int32_t>(kCount, 3));
     EXPECT_TRUE(cuda::eventually([&] { return called == 1; }));
     EXPECT_EQ(told, TUTTI_SUCCESS);
-    tutti_work_info_t info{};
+    tutti_work_details info{};
     info.size = sizeof info;
     ASSERT_EQ(tutti_work_info(work, &info), TUTTI_SUCCESS);
     EXPECT_EQ(info.status, TUTTI_SUCCESS);

@@ -196,7 +196,7 @@ TEST(Group, SmallSumsAreOneOperation) {
               1u);
     for (std::size_t t = 0; t < tensors.size(); ++t) {
       EXPECT_EQ(tutti_work_test(works[t]), TUTTI_SUCCESS);
-      tutti_work_info_t info{};
+      tutti_work_details info{};
       info.size = sizeof info;
       EXPECT_EQ(tutti_work_info(works[t], &info), TUTTI_SUCCESS);
       EXPECT_EQ(info.sequence, 0u);

@@ -165,7 +165,7 @@ TEST(Groups, OneWorkStandsForTheWholeGroup) {
   EXPECT_EQ(add(second[1], ranks[1]), TUTTI_SUCCESS) << last_error();
   EXPECT_EQ(tutti_work_wait(whole, 0), TUTTI_SUCCESS) << last_error();
   EXPECT_EQ(first[0] + second[0], 10);
-  tutti_work_info_t info{};
+  tutti_work_details info{};
   info.size = sizeof info;
   EXPECT_EQ(tutti_work_info(whole, &info), TUTTI_SUCCESS);
   EXPECT_NE(info.start_ns, 0u);

@@ -428,7 +428,7 @@ TEST(Forks, AChildIsToldAtOnceThatNobodyCompletesItsParentsWorks) {
   usleep(100'000);  // the threads wait
   const int child = in_child([&] {
     for (tutti_work* work : works) {
-      tutti_work_info_t info{};
+      tutti_work_details info{};
       info.size = sizeof info;
       if (tutti_work_test(work) != TUTTI_INVALID_USAGE) return 1;
       if (tutti_work_wait(work, 0) != TUTTI_INVALID_USAGE) return 2;

@@ -1019,7 +1019,7 @@ TEST_P(TransfersOver, OfWholeElementsMayBeOfAnotherType) {
       return;
     }
     EXPECT_EQ(tutti_recv(in.data(), in.size(), TUTTI_INT32, 0, comm, {}, &call), TUTTI_SUCCESS) << last_error();
-    tutti_work_info_t info{};
+    tutti_work_details info{};
     info.size = sizeof info;
     EXPECT_EQ(tutti_work_info(work, &info), TUTTI_SUCCESS);
     EXPECT_EQ(info.received_count, 4u) << "elements of the receiver's type";

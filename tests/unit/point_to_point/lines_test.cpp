@@ -67,6 +67,41 @@ TEST(Lines, ServeEachKeyInOrderWhoeverLeavesInBetween) {
   }
 }
 
+// Some leave, and come back to their places.
+TEST(Lines, TakeItemsBackInFrontOfThoseThatFollow) {
+  struct Numbered {
+    int number = 0;
+    LineNode<Numbered> node = {};
+  };
+  std::mt19937 random(11);
+  for (int round = 0; round < 200; ++round) {
+    Lines<Numbered, &Numbered::node> lines;
+    std::vector<Numbered> items(12);
+    std::vector<Numbered*> away;
+    const auto match_of = [](const Numbered& item) { return Match{static_cast<std::uint64_t>(item.number % 3), 0}; };
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      items[i].number = static_cast<int>(i);
+      lines.make_room();
+      lines.push(items[i], match_of(items[i]));
+    }
+    for (Numbered& item : items) {
+      if (random() % 2 != 0) continue;
+      lines.remove(item);
+      away.push_back(&item);
+    }
+    std::shuffle(away.begin(), away.end(), random);
+    for (Numbered* const item : away) {
+      lines.make_room();
+      lines.insert(*item, match_of(*item), [item](const Numbered& other) { return other.number > item->number; });
+    }
+    for (Numbered& item : items) {
+      ASSERT_EQ(lines.first(match_of(item)), &item) << item.number << " in round " << round;
+      lines.remove(item);
+    }
+    ASSERT_TRUE(lines.empty());
+  }
+}
+
 struct Timed {
   Deadline deadline;
   std::uint8_t bucket = 0;
@@ -97,6 +132,12 @@ TEST(ByDeadline, FindsTheFirstThatPassesAndNoneBefore) {
       std::erase(all, passed);
     }
     for (const Timed* item : all) ASSERT_GT(item->deadline.at_ns, now);
+    if (!all.empty() && random() % 4 == 0) {  // some get more time
+      Timed* const one = all[random() % all.size()];
+      ASSERT_EQ(items.find([one](const Timed& each) { return &each == one; }), one);
+      items.postpone(*one, {one->deadline.at_ns + random() % (50 * millisecond), 1});
+    }
+    ASSERT_EQ(items.size(), all.size());
     if (!all.empty() && random() % 4 == 0) {  // some end in time
       Timed* const one = all[random() % all.size()];
       items.remove(*one, ended);
