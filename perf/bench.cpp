@@ -380,7 +380,23 @@ int Bench::prepare() {
 }
 
 // The end of the report, and its verdict, which all ranks return.
+// Of the communicator that the operations ran on.
+int Bench::report_memory() {
+  if (!request_.memory_use) return program::kGood;
+  tutti_memory_use own{};
+  own.size = sizeof own;
+  std::vector<tutti_memory_use> all(static_cast<size_t>(group_.ranks));
+  tutti_status status = tutti_comm_memory(group_.comm, &own);
+  if (status == TUTTI_SUCCESS) {
+    status = tutti_all_gather(&own, all.data(), sizeof own, TUTTI_UINT8, group_.comm, kBlocking, nullptr);
+  }
+  if (status != TUTTI_SUCCESS) return fail(group_.comm, status);
+  if (world_.rank == 0) report_.add_memory(all);
+  return program::kGood;
+}
+
 int Bench::finish() {
+  if (const int code = report_memory(); code != program::kGood) return code;
   const std::string sentence = world_.rank == 0 ? report_.end() : "";
   if (wrong_ && !told_) {
     output_.echo_as(world_.rank, program::kWrongData, "other ranks got wrong data, see their errors; please report it");

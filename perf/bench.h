@@ -52,6 +52,7 @@ class Bench {
   int from_device();
   std::byte* for_calls(std::byte* place) const;
   tutti_status synchronize(tutti_status status) const;
+  int report_memory();
   int finish();
   tutti_status call(const CheckedOperation& operation, const Places& places, const tutti_stream& stream) const;
   tutti_status iterate(const CheckedOperation& operation, const Places& places) const;

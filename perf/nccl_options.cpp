@@ -48,7 +48,6 @@ constexpr NcclOption kOptions[] = {
     {"-G,--cudagraph", "N", "0", kRefused, "host memory has no CUDA graph that could be replayed"},
     {"-D,--device_implementation", "N", "0", kRefused, kNeedsGpu},
     {"-V,--device_cta_count", "N", "0|16", kRefused, kNeedsGpu},
-    {"-M,--memory_report", "0|1", "0", kRefused, "the library does not yet tell how much memory it uses"},
     {"-Y,--memory_type", "KIND", "host", kRefused, "it names kinds of a GPU's memory", "use --memory host or registered"},
     {"-u,--cumask", "MASKS", "", kRefused, "it chooses compute units of a GPU", "use --bind core for CPUs"},
     {"-q,--delay_inout_place", "US", "0", kRefused, "there is no pause between out of place and in place",

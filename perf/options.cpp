@@ -37,6 +37,7 @@ struct CommandLine {
   int64_t blocking = 0;
   int64_t cpu_time = 0;
   int64_t timestamps = 0;
+  int64_t memory_use = 0;
   bool only_out_of_place = false;
   bool both_places = false;
   NcclWords nccl;
@@ -117,6 +118,8 @@ void declare_how(program::Options& options, Request& request, CommandLine& words
 void declare_output(program::Options& options, Request& request, CommandLine& words) {
   options.group("Output");
   options.integer("-S,--report_timestamps", &words.timestamps, 0, 1, "1: each row ends with date and time");
+  options.integer("-M,--memory_report", &words.memory_use, 0, 1,
+                  "1: below the rows, what memory each rank's communicator takes, as tutti_comm_memory tells it");
   options.text("-J,--output_file", &request.output_file, "FILE",
                "Also writes what nccl-tests writes: a .json or a .csv file");
   options.text("--plot", &request.plot, "FILE", "Draws bus bandwidth over size, into an .svg or a .png");
@@ -348,6 +351,7 @@ std::string read_method(const CommandLine& words, Request& request) {
   request.barriers = words.blocking != 0;
   request.call_time = words.cpu_time != 0;
   request.timestamps = words.timestamps != 0;
+  request.memory_use = words.memory_use != 0;
   if (request.call_time && request.barriers) {
     return "-C 1 (--report_cputime) times the posting call alone, and -z 1 (--blocking) waits within it; leave one of them "
            "out";

@@ -40,6 +40,7 @@ struct Request {
   bool barriers = false;    ///< one after each iteration, timed
   bool call_time = false;   ///< what is timed is the call that posts an operation to a queue
   bool timestamps = false;  ///< in every row
+  bool memory_use = false;  ///< below the rows, for each rank
   Average average = Average::kMost;
   MemoryKind memory = MemoryKind::host;
   int64_t device = -1;       ///< of CUDA memory: all ranks' device; below 0: ranks take devices in turn

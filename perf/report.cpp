@@ -240,6 +240,20 @@ void PerfReport::add(const std::optional<Measured>& out_of_place, const std::opt
                            disturbed_text(row.disturbed()), division, request_.timestamps ? "  " + row.timestamp : ""));
 }
 
+void PerfReport::add_memory(const std::vector<tutti_memory_use>& uses) {
+  heading();
+  for (std::size_t rank = 0; rank < uses.size(); ++rank) {
+    const tutti_memory_use& use = uses[rank];
+    output_.line(fmt::format("# Memory of rank {:<5}: links {}, messages {}, buffers {}, device {}", rank,
+                             bytes_text(use.link_bytes), bytes_text(use.message_bytes), bytes_text(use.buffer_bytes),
+                             bytes_text(use.device_bytes)));
+    program::JsonObject line;
+    line.add("memory_of_rank", static_cast<int64_t>(rank)).add("link_bytes", use.link_bytes);
+    line.add("message_bytes", use.message_bytes).add("buffer_bytes", use.buffer_bytes);
+    output_.record(line.add("device_bytes", use.device_bytes));
+  }
+}
+
 void PerfReport::footing() {
   heading();
   output_.line(fmt::format("# Out of bounds values : {} {}", wrong_, wrong_ == 0 ? "OK" : "FAILED"));

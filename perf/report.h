@@ -70,6 +70,8 @@ class PerfReport {
   /// A line of the table, the first below its heading: a run that is refused prints nothing but why. Or one or two JSON
   /// lines.
   void add(const std::optional<Measured>& out_of_place, const std::optional<Measured>& in_place);
+  /// What each rank's communicator takes, by rank of rank 0's group. Behind the last row.
+  void add_memory(const std::vector<tutti_memory_use>& uses);
   /// The lines below the table, the plot and the file. Returns an empty string or the sentence why one of them is not
   /// there.
   std::string end();

@@ -400,6 +400,19 @@ typedef struct tutti_comm_choice {
 } tutti_comm_choice;
 TUTTI_API tutti_status tutti_comm_last_choice(const tutti_comm* comm, tutti_comm_choice* choice);
 
+/// What a communicator takes of memory at this moment, beside what its callers pass. Endpoints, which communicators that
+/// are made from each other share, and plans are not counted.
+typedef struct tutti_memory_use {
+  size_t size;             ///< sizeof(tutti_memory_use), set by the caller
+  uint64_t link_bytes;     ///< host memory: room for messages, on links from others
+  uint64_t message_bytes;  ///< host memory: messages that have come, and that no receive has taken
+  uint64_t buffer_bytes;   ///< host memory: what operations are packed and folded in
+  uint64_t device_bytes;   ///< of this rank's device, in whole granules of the driver's: all that the communicator's ranks
+                           ///< there take together
+} tutti_memory_use;
+/// Thread safe; waits for nobody. Errors: TUTTI_INVALID_ARGUMENT, TUTTI_IN_PROGRESS (creation under way).
+TUTTI_API tutti_status tutti_comm_memory(const tutti_comm* comm, tutti_memory_use* use);
+
 // ---- Collectives -----------------------------------------------------------------------------------------------------
 //
 // Common to all: `send` and `recv` belong to the operation until it has completed. Counts are in elements, may be 0, may
@@ -668,6 +681,22 @@ TUTTI_API void tutti_work_release(tutti_work* work);
 /// at most. Then the error names it; the memory must not be used again, but may be freed: no later block gets its place.
 TUTTI_API tutti_status tutti_memory_alloc(void** ptr, size_t bytes);
 TUTTI_API tutti_status tutti_memory_free(void* ptr);
+
+/// Memory that operations use, registered for as long as it is used: see tutti_memory_register.
+typedef struct tutti_registration tutti_registration;
+
+/// Says that operations will use the caller's host memory [memory, memory + bytes) again and again, so that transports may
+/// register it once, in the first operation on it, and peers access it from then on. It is for transports that can do so
+/// with any memory. shm and tcp cannot, and nothing changes for them: shm has tutti_memory_alloc. Memory of that, and of
+/// devices, may be passed and needs nothing. Ranges may overlap. Not collective; other communicators may use it, too.
+/// Errors: TUTTI_INVALID_ARGUMENT (NULL, no bytes), as the communicator's. Thread safe.
+///
+/// Nothing watches the memory: it is given up by tutti_memory_unregister alone. Call that before it is unmapped, and after
+/// the operations on it. What a transport pinned of it goes with a communicator's next collective, or its end. NULL is
+/// allowed. A forked child may only unregister what its parent registered, which concerns itself alone.
+TUTTI_API tutti_status tutti_memory_register(tutti_comm* comm, void* memory, uint64_t bytes,
+                                             tutti_registration** registration);
+TUTTI_API tutti_status tutti_memory_unregister(tutti_registration* registration);
 
 /// Memory of a kind, freed by tutti_memory_free. Thread safe.
 ///

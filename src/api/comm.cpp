@@ -643,6 +643,20 @@ tutti_status tutti_comm_sequence(const tutti_comm* comm, uint64_t* sequence) {
   });
 }
 
+tutti_status tutti_comm_memory(const tutti_comm* comm, tutti_memory_use* use) {
+  return tutti::guarded([&]() -> Status {
+    auto usable = tutti::usable(const_cast<tutti_comm*>(comm));  // only read
+    if (!usable.ok()) return usable.status();
+    if (use == nullptr || !tutti::has_size(*use)) {
+      return tutti::invalid("tutti_comm_memory needs a tutti_memory_use whose size is set");
+    }
+    tutti_memory_use copy = (*usable)->memory_use();
+    copy.size = use->size;
+    std::memcpy(use, &copy, std::min(use->size, sizeof copy));
+    return {};
+  });
+}
+
 tutti_status tutti_comm_last_choice(const tutti_comm* comm, tutti_comm_choice* choice) {
   return tutti::guarded([&]() -> Status {
     auto usable = tutti::usable(const_cast<tutti_comm*>(comm));  // only read

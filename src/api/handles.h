@@ -71,6 +71,10 @@ struct tutti_work {
   pid_t pid = tutti::this_process();  ///< in a forked child nobody completes it
 };
 
+struct tutti_registration {
+  std::uint64_t id = 0;  ///< of RegisteredMemory; 0: it needs nothing
+};
+
 namespace tutti {
 
 /// Remembers `status` as this thread's last failure (tutti_error_get(NULL)) and gives its code. Needs no memory.

@@ -1,4 +1,6 @@
 // Versions, sizes, names, and memory.
+#include <cstdint>
+#include <memory>
 #include <string>
 
 #include "src/api/handles.h"
@@ -64,6 +66,35 @@ tutti_status tutti_memory_alloc_kind(void** ptr, size_t bytes, tutti_memory_kind
     auto memory = tutti::DeviceAllocations::instance().allocate(bytes, kind, device - 1);
     if (!memory.ok()) return memory.status();
     *ptr = *memory;
+    return {};
+  });
+}
+
+tutti_status tutti_memory_register(tutti_comm* comm, void* memory, uint64_t bytes, tutti_registration** registration) {
+  return tutti::guarded([&]() -> tutti::Status {
+    if (registration == nullptr) return tutti::invalid("tutti_memory_register needs a place for the registration");
+    *registration = nullptr;
+    if (memory == nullptr || bytes == 0 || bytes > UINTPTR_MAX - reinterpret_cast<std::uintptr_t>(memory)) {
+      return tutti::invalid("tutti_memory_register was given " + std::to_string(bytes) + " bytes at " +
+                                (memory == nullptr ? "NULL" : "an address behind which there are fewer"),
+                            "Pass memory that operations will use.");
+    }
+    const auto communicator = tutti::usable(comm);
+    if (!communicator.ok()) return communicator.status();
+    if (tutti::Status legal = (*communicator)->legal(); !legal.ok()) return legal;
+    auto made = std::make_unique<tutti_registration>();
+    // Devices reach their memory anyway.
+    const bool on_device = !(*communicator)->refuse_device_memory(memory, "tutti_memory_register").ok();
+    if (!on_device) made->id = tutti::RegisteredMemory::instance().add(static_cast<std::byte*>(memory), bytes);
+    *registration = made.release();
+    return {};
+  });
+}
+
+tutti_status tutti_memory_unregister(tutti_registration* registration) {
+  return tutti::guarded([&]() -> tutti::Status {
+    const std::unique_ptr<tutti_registration> given(registration);
+    if (given != nullptr) tutti::RegisteredMemory::instance().withdraw(given->id);
     return {};
   });
 }

@@ -660,7 +660,10 @@ Status Communicator::carry_out_in_pieces(const CollectiveCall& call, const PollH
     part.count = std::min(left, most);
     const std::uint64_t bytes = part.count * element;
     const std::uint64_t operands = bytes * call.local_operands;
-    if (packed_.size() < operands + bytes) packed_.resize(operands + bytes);
+    if (packed_.size() < operands + bytes) {
+      packed_.resize(operands + bytes);
+      note_buffers();
+    }
     part.send = packed_.data();
     part.recv = packed_.data() + (call.local_operands > 1 ? operands : 0);
     in.copy_to(packed_.data(), operands);
@@ -807,7 +810,10 @@ Status Communicator::execute(const PreparedPlan& plan, const CollectiveCall& cal
       return reporter_->report_gave_up(waiter_->gave_up(), call, sequence, plan.linked->waiting, waiter_->hook());
     }
   }
-  if (scratch_.size() < plan.scratch) scratch_.resize(plan.scratch);
+  if (scratch_.size() < plan.scratch) {
+    scratch_.resize(plan.scratch);
+    note_buffers();
+  }
   Binding binding;
   binding.scratch = scratch_.data();
   binding.fingerprint = history_;
@@ -824,6 +830,18 @@ Status Communicator::execute(const PreparedPlan& plan, const CollectiveCall& cal
   const Outcome& outcome =
       executor_.run(plan.plan, plan.linked->lowered, layouts, binding, plan.fold, plan.linked->links, *waiter_);
   return outcome.kind == Outcome::Kind::completed ? Status() : give_up(outcome, call, sequence);
+}
+
+void Communicator::note_buffers() {
+  buffer_bytes_.store(scratch_.capacity() + packed_.capacity(), std::memory_order_relaxed);  // relaxed: see there
+}
+
+tutti_memory_use Communicator::memory_use() const {
+  return {.size = 0,
+          .link_bytes = transports_->room_bytes(),
+          .message_bytes = point_to_point_->kept_bytes(),
+          .buffer_bytes = buffer_bytes_.load(std::memory_order_relaxed),
+          .device_bytes = device_->memory_bytes()};
 }
 
 /// The call over its operands times its operator's scalar.

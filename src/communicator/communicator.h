@@ -167,6 +167,8 @@ class Communicator {
   void set_timeout(std::uint64_t ns);
   std::uint64_t timeout_ns() const;
   std::uint64_t sequence() const;
+  /// What it takes of memory, but for `size`. Thread safe.
+  tutti_memory_use memory_use() const;
   const char* last_algorithm() const;
   const char* transport_names() const { return transports_->names().c_str(); }
   /// The class of the dearest links between ranks; static.
@@ -212,6 +214,7 @@ class Communicator {
   Status carry_out_in_pieces(const CollectiveCall& call, const PollHook& hook);
   std::uint64_t begin_operation(Called operation);
   Status execute(const PreparedPlan& plan, const CollectiveCall& call, const PollHook& hook, std::uint64_t sequence);
+  void note_buffers();
   const CollectiveCall& scaled(const PreparedPlan& plan, const CollectiveCall& call);
   inline Again repeat(const void* send, void* recv, Status& failure);
   Status report_no_turn(const CollectiveCall& call, std::uint64_t sequence);
@@ -248,9 +251,10 @@ class Communicator {
   std::unique_ptr<Waiter> waiter_;
   std::unique_ptr<Registrations> registrations_;  ///< of the collectives' endpoints
   std::vector<std::byte> scratch_;
-  CollectiveCall scaled_;                     ///< the last call whose operands were scaled, over these
-  std::unique_ptr<std::byte[]> scaled_data_;  ///< while it runs, or where it failed
-  std::vector<std::byte> packed_;             ///< what a call in pieces runs on
+  CollectiveCall scaled_;                       ///< the last call whose operands were scaled, over these
+  std::unique_ptr<std::byte[]> scaled_data_;    ///< while it runs, or where it failed
+  std::vector<std::byte> packed_;               ///< what a call in pieces runs on
+  std::atomic<std::uint64_t> buffer_bytes_{0};  ///< of these. Relaxed: a figure for reports
   IrregularLayouts irregular_;
   PlanCache plans_{inputs_};
   std::uint32_t logged_ = 0;  ///< a bit for each collective and processor of which log_plan has told

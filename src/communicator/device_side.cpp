@@ -598,6 +598,11 @@ Status DeviceSide::fail_captured(const DeviceCall& call, JobEnd end) {
 
 // ---- Failure.
 
+std::uint64_t DeviceSide::memory_bytes() const {
+  // Acquire: the world is connected where there is a team.
+  return team_.load(std::memory_order_acquire) == nullptr ? 0 : world_->arena(rank())->mapped_bytes();
+}
+
 bool DeviceSide::has_failed() {
   // Acquire: what is known of the failure is there.
   if (!failed()->load(std::memory_order_acquire)) return false;

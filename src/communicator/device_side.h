@@ -131,6 +131,8 @@ class DeviceSide {
   /// Its end is looked for by a thread of the library's, which completes its work. Errors: no thread is left.
   Status watch(DeviceCall call);
 
+  /// Bytes that the communicator takes on this rank's device, together with its other ranks there. Thread safe.
+  std::uint64_t memory_bytes() const;
   /// Whether the communicator failed, and every launch is to end; then they do.
   bool has_failed();
   /// Launches end, those to come included. Waits for nothing.

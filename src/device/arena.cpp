@@ -76,7 +76,7 @@ cuda::DevicePointer DeviceArena::Rest::cut(std::size_t wanted) {
   return address;
 }
 
-Result<cuda::MappedMemory> DeviceArena::map(std::size_t bytes) const {
+Result<cuda::MappedMemory> DeviceArena::map(std::size_t bytes) {
   const auto scope = DeviceScope::enter(*runtime_);
   if (!scope.ok()) return scope.status();
   const cuda::Context& context = runtime_->context();
@@ -89,6 +89,7 @@ Result<cuda::MappedMemory> DeviceArena::map(std::size_t bytes) const {
   for (const int device : others_) {
     if (Status status = mapped->allow(device); !status.ok()) return status;
   }
+  mapped_bytes_.fetch_add(mapped->bytes(), std::memory_order_relaxed);  // relaxed: see mapped_bytes
   return mapped;
 }
 

@@ -1,6 +1,7 @@
 // Device memory in small pieces: cut from memory that is mapped for every device of a communicator.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -63,6 +64,8 @@ class DeviceArena : public std::enable_shared_from_this<DeviceArena> {
   /// Makes the stock's beginning, of 2 MiB for each rank. Errors: as DeviceRuntime::write.
   Status stock_zeros(std::size_t ranks, const SetUpLimit& limit) { return add_zeros(ranks * large_block, limit); }
   DeviceRuntime& runtime() const { return *runtime_; }
+  /// Bytes of the device that it takes. Relaxed: a figure for reports.
+  std::uint64_t mapped_bytes() const { return mapped_bytes_.load(std::memory_order_relaxed); }
 
  private:
   friend class DeviceBlock;
@@ -74,13 +77,14 @@ class DeviceArena : public std::enable_shared_from_this<DeviceArena> {
     cuda::DevicePointer cut(std::size_t wanted);
   };
   static std::size_t rounded(std::size_t bytes);
-  Result<cuda::MappedMemory> map(std::size_t bytes) const;
+  Result<cuda::MappedMemory> map(std::size_t bytes);
   Status grow(std::size_t bytes);
   Status add_zeros(std::size_t bytes, const SetUpLimit& limit);
   void give_back(cuda::DevicePointer address, std::size_t bytes) noexcept;
 
   const std::shared_ptr<DeviceRuntime> runtime_;
   const std::vector<int> others_;
+  std::atomic<std::uint64_t> mapped_bytes_{0};
   std::mutex mutex_;  ///< guards what follows
   std::vector<cuda::MappedMemory> chunks_;
   Rest rest_;

@@ -218,10 +218,26 @@ void RegisteredMemory::quarantine(const void* data) {
 std::optional<Arena> RegisteredMemory::find(const void* data, std::uint64_t bytes) const {
   const std::lock_guard lock(mutex_);
   const auto after = arenas_.upper_bound(static_cast<const std::byte*>(data));
-  if (after == arenas_.begin()) return std::nullopt;
-  const Arena& arena = std::prev(after)->second.arena;
-  if (arena.file == nullptr || !arena.holds(data, bytes)) return std::nullopt;
-  return arena;
+  if (after != arenas_.begin()) {
+    const Arena& arena = std::prev(after)->second.arena;
+    if (arena.file != nullptr && arena.holds(data, bytes)) return arena;
+  }
+  for (const auto& [id, range] : added_) {
+    if (range.holds(data, bytes)) return range;
+  }
+  return std::nullopt;
+}
+
+std::uint64_t RegisteredMemory::add(std::byte* base, std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  added_.emplace(ids_ + 1, Arena{ids_ + 1, base, bytes, nullptr});
+  changed();
+  return ++ids_;
+}
+
+void RegisteredMemory::withdraw(std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  if (added_.erase(id) != 0) changed();
 }
 
 Registrations::~Registrations() {
@@ -271,8 +287,10 @@ void Registrations::forget_freed() {
 /// Registers the arena with every endpoint that can where it is met for the first time; null: no memory of ours.
 const Registrations::Known* Registrations::known(const void* data, std::uint64_t bytes) {
   if (data == nullptr || bytes == 0) return nullptr;
-  const auto after = known_.upper_bound(static_cast<const std::byte*>(data));
-  if (after != known_.begin() && std::prev(after)->second.arena.holds(data, bytes)) return &std::prev(after)->second;
+  for (auto after = known_.upper_bound({static_cast<const std::byte*>(data), UINT64_MAX}); after != known_.begin();) {
+    --after;
+    if (after->second.arena.holds(data, bytes)) return &after->second;
+  }
   auto arena = RegisteredMemory::instance().find(data, bytes);
   if (!arena) return nullptr;
   Known known{std::move(*arena), std::vector<tutti_region>(endpoints_.size())};
@@ -283,8 +301,8 @@ const Registrations::Known* Registrations::known(const void* data, std::uint64_t
                               .kind = TUTTI_MEMORY_HOST,
                               .base = known.arena.base,
                               .bytes = known.arena.bytes,
-                              .fd_kind = TUTTI_FD_MEMFD,
-                              .fd = known.arena.file->get(),
+                              .fd_kind = known.arena.file != nullptr ? TUTTI_FD_MEMFD : TUTTI_FD_NONE,
+                              .fd = known.arena.file != nullptr ? known.arena.file->get() : -1,
                               .fd_offset = 0,
                               .device = 0};
     tutti_region region{};
@@ -293,11 +311,12 @@ const Registrations::Known* Registrations::known(const void* data, std::uint64_t
     if (status == TUTTI_SUCCESS) {
       known.regions[e] = region;
     } else if (log_enabled(Level::debug)) {
-      log(Level::debug, std::to_string(known.arena.bytes) + " bytes of tutti_memory_alloc are not registered with " +
-                            transport.name + ", and are copied: " + why);
+      log(Level::debug, std::to_string(known.arena.bytes) + " bytes are not registered with " + transport.name +
+                            ", and are copied: " + why);
     }
   }
-  return &known_.emplace(known.arena.base, std::move(known)).first->second;
+  const std::pair<const std::byte*, std::uint64_t> key{known.arena.base, known.arena.id};
+  return &known_.emplace(key, std::move(known)).first->second;
 }
 
 }  // namespace tutti

@@ -27,7 +27,7 @@ struct Arena {
   std::uint64_t id = 0;
   std::byte* base = nullptr;
   std::uint64_t bytes = 0;
-  std::shared_ptr<const UniqueFd> file;  ///< null: memory like any other
+  std::shared_ptr<const UniqueFd> file;  ///< null: memory without one
 
   bool holds(const void* data, std::uint64_t length) const;
 };
@@ -56,7 +56,11 @@ class RegisteredMemory {
   /// A peer may write into the block that `data` lies in at any time: once freed, its range is not given out again. Nothing
   /// happens where `data` lies in no block.
   void quarantine(const void* data);
-  /// The arena that [data, data + bytes) lies in, if peers can map it.
+  /// Takes [base, base + bytes), which is the caller's, for memory to be registered. Its id, for `withdraw`. Throws
+  /// std::bad_alloc.
+  std::uint64_t add(std::byte* base, std::uint64_t bytes);
+  void withdraw(std::uint64_t id);
+  /// The arena that [data, data + bytes) lies in, if peers can map it, or the range that `add` was given.
   std::optional<Arena> find(const void* data, std::uint64_t bytes) const;
   /// Changes with each arena that is mapped or unmapped; 0: there has been none. Blocks that come and go in an arena change
   /// no answer of `find`.
@@ -91,6 +95,7 @@ class RegisteredMemory {
 
   mutable std::mutex mutex_;
   std::map<const std::byte*, Owned> arenas_;  ///< by base
+  std::map<std::uint64_t, Arena> added_;      ///< by id: callers' ranges
   Extents extents_;                           ///< of all arenas, by base
   BySize free_;                               ///< extents that may be given out
   std::uint64_t ids_ = 0;
@@ -131,8 +136,8 @@ class Registrations {
   void unregister(Known& known);
 
   EndpointGroup& group_;
-  std::span<OpenEndpoint> endpoints_;        ///< the group's
-  std::map<const std::byte*, Known> known_;  ///< by base
+  std::span<OpenEndpoint> endpoints_;                                  ///< the group's
+  std::map<std::pair<const std::byte*, std::uint64_t>, Known> known_;  ///< by base and id: callers' ranges may overlap
   Question last_;
   std::vector<Regions> answer_;  ///< to the last question
 };

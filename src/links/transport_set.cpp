@@ -408,6 +408,11 @@ Status Transports::not_opened(const HostLink& link, bool sends, tutti_status sta
   return Status(std::move(error));
 }
 
+/// Bytes of an open link's slots, which its receiver has; of one that is not open, none.
+static std::uint64_t room_of(const HostLink& link) {
+  return link.state.size != 0 && link.state.arrived != nullptr ? link.state.slots * link.state.slot_bytes : 0;
+}
+
 tutti_link_result Transports::ready(HostLink& link) {
   if (link.state.size != 0) return TUTTI_LINK_OK;
   tutti_link_state state{};
@@ -421,6 +426,7 @@ tutti_link_result Transports::ready(HostLink& link) {
   if (link.transport->grant == nullptr)
     state.capabilities &= ~std::uint32_t{TUTTI_CAN_GRANT_ANY | TUTTI_CAN_GRANT_REGISTERED};
   link.state = state;
+  room_bytes_.fetch_add(room_of(link), std::memory_order_relaxed);  // relaxed: see room_bytes
   if (log_enabled(Level::debug)) log_open(link);
   return result;
 }
@@ -538,6 +544,7 @@ void Transports::close_links(TrafficClass traffic) {
       if (log_enabled(Level::debug)) log_stats(link);
       return {};
     });
+    room_bytes_.fetch_sub(room_of(link), std::memory_order_relaxed);  // relaxed: see room_bytes
     if (may_write) writers_[static_cast<std::size_t>(link.peer)] = true;
     // Without memory its peer hears of the end otherwise.
     static_cast<void>(quieted);

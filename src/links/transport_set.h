@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -108,6 +109,8 @@ class Transports {
   void flush(TrafficClass traffic);
   /// Closes every link of the class. Takes turns of its own.
   void close_links(TrafficClass traffic);
+  /// Bytes that links have for messages which come, by their slots. Thread safe. Relaxed: a figure for reports.
+  std::uint64_t room_bytes() const { return room_bytes_.load(std::memory_order_relaxed); }
   /// Whether a peer was writing into this process's memory, as far as could be seen, when its links were closed.
   bool may_write(int peer) const { return writers_[static_cast<std::size_t>(peer)]; }
 
@@ -148,6 +151,7 @@ class Transports {
   std::vector<Carrier> carriers_;       ///< by peer
   std::vector<bool> writers_;           ///< per peer: see may_write
   std::array<std::unordered_map<std::uint64_t, std::unique_ptr<HostLink>>, traffic_classes> links_;
+  std::atomic<std::uint64_t> room_bytes_{0};
 };
 
 }  // namespace tutti

@@ -71,6 +71,8 @@ class TransferEngine : public Work::Canceller {
   /// Takes back the transfer of that work, if it was posted and has not met its match. It ends with TUTTI_ABORTED then,
   /// where its receiver was asked once that has answered, or has not for a while. Throws std::bad_alloc.
   void cancel(const Work& work) override;
+  /// Bytes of messages that no receive has taken.
+  std::uint64_t kept_bytes() const { return matcher_.kept_bytes(); }
   /// Once the communicator's OperationCount is closed: what `exchange` had begun before has ended then, or counts there.
   /// Waits for one turn of whoever makes progress. Likewise once the endpoints are shared: whoever used them without
   /// knowing that is through then.

@@ -1,6 +1,7 @@
 // Matches receives with messages by (source, tag): receives that are posted, and messages that came unexpected.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -54,6 +55,8 @@ class Matcher {
   ~Matcher() { forget_messages(); }
 
   bool has_messages() const { return !messages_.empty(); }
+  /// Bytes of the messages that are kept. Thread safe. Relaxed: a figure for reports.
+  std::uint64_t kept_bytes() const { return kept_bytes_.load(std::memory_order_relaxed); }
 
   /// Appends a receive. Throws std::bad_alloc.
   void post(ActiveTransfer& receive) {
@@ -89,6 +92,7 @@ class Matcher {
     messages_of_any_.make_room();
     messages_.push(*message, {message->trailer.tag, message->source});
     messages_of_any_.push(*message, {message->trailer.tag, TUTTI_ANY_SOURCE});
+    kept_bytes_.fetch_add(message->bytes, std::memory_order_relaxed);  // relaxed: see kept_bytes
     static_cast<void>(message.release());
   }
 
@@ -115,6 +119,7 @@ class Matcher {
   void forget_messages() {
     messages_of_any_.clear();
     messages_.clear([](UnexpectedMessage& message) { UnexpectedMessage::Owner{&message}; });
+    kept_bytes_.store(0, std::memory_order_relaxed);  // relaxed: see kept_bytes
   }
 
  private:
@@ -124,6 +129,7 @@ class Matcher {
     if (message != nullptr) {
       messages_.remove(*message);
       messages_of_any_.remove(*message);
+      kept_bytes_.fetch_sub(message->bytes, std::memory_order_relaxed);  // relaxed: see kept_bytes
     }
     return UnexpectedMessage::Owner(message);
   }
@@ -132,6 +138,7 @@ class Matcher {
   Lines<ActiveTransfer, &ActiveTransfer::node> receives_of_any_;
   Lines<UnexpectedMessage, &UnexpectedMessage::of_source> messages_;  ///< each stands in both
   Lines<UnexpectedMessage, &UnexpectedMessage::of_any> messages_of_any_;
+  std::atomic<std::uint64_t> kept_bytes_{0};
 };
 
 }  // namespace tutti

@@ -286,6 +286,27 @@ TEST_F(DeviceMemory, CallsOnItAreLaunchedAndThoseOnHostMemoryAreNot) {
   });
 }
 
+TEST_F(DeviceMemory, CommunicatorsTellWhatTheyTakeOfIt) {
+  constexpr std::uint64_t granule = std::uint64_t{2} << 20;
+  const DeviceRanks ranks({.ranks = 3, .places = 2});
+  ranks.run([](const DeviceRank& rank) {
+    const auto taken = [&] {
+      tutti_memory_use use{};
+      use.size = sizeof use;
+      EXPECT_EQ(tutti_comm_memory(rank.comm, &use), TUTTI_SUCCESS) << last_error();
+      return use.device_bytes;
+    };
+    EXPECT_EQ(taken(), 0u);
+    const Memory data = device_values(std::vector<std::int32_t>(1000, 1));
+    ASSERT_EQ(tutti_all_reduce(data.data(), data.data(), 1000, TUTTI_INT32, TUTTI_SUM, rank.comm, {}, nullptr),
+              TUTTI_SUCCESS)
+        << last_error();
+    // Each rank's stock of zeros, and what its blocks lie in.
+    EXPECT_GE(taken(), (rank.place == 0 ? 3 : 2) * granule);
+    EXPECT_EQ(taken() % granule, 0u);
+  });
+}
+
 // Every algorithm of all_reduce that takes the ranks, and the one that is told afterwards.
 TEST_F(DeviceMemory, ACallRunsByTheAlgorithmThatItNames) {
   const DeviceRanks ranks({.ranks = 4});

@@ -223,5 +223,75 @@ TEST(RegisteredBlocks, BelongToWhoeverAllocatedThemWhateverOtherThreadsDo) {
   EXPECT_EQ(Arenas::now(), before);
 }
 
+/// A transport that registers memory of any kind, and what it has registered.
+struct AnyMemory {
+  static inline std::vector<tutti_memory> registered;
+  static tutti_transport transport() {
+    tutti_transport table{};
+    table.name = "any";
+    table.close = [](tutti_endpoint*) {};
+    table.properties = [](tutti_endpoint*, tutti_endpoint_properties*) {};
+    table.register_memory = [](tutti_endpoint*, const tutti_memory* memory, tutti_region* region, char*, std::size_t) {
+      registered.push_back(*memory);
+      *region = {sizeof *region, memory->base, memory->bytes, memory->base};
+      return TUTTI_SUCCESS;
+    };
+    table.unregister_memory = [](tutti_endpoint*, tutti_region* region) {
+      std::erase_if(registered,
+                    [&](const tutti_memory& each) { return each.base == region->base && each.bytes == region->bytes; });
+    };
+    return table;
+  }
+};
+
+TEST(CallersMemory, IsRegisteredOnceAndAsLongAsItsCallerSays) {
+  const tutti_transport table = AnyMemory::transport();
+  std::vector<std::byte> memory(3 * page);
+  std::byte* const base = memory.data();
+  RegisteredMemory& all = RegisteredMemory::instance();
+  {
+    EndpointGroup group;
+    group.endpoints.emplace_back(&table, reinterpret_cast<tutti_endpoint*>(&group));
+    Registrations known(group);
+    const auto regions_of = [&](std::byte* input, std::size_t in, std::byte* output, std::size_t out) {
+      const auto regions = known.of(input, in, output, out);
+      return regions.empty() ? Regions{} : regions[0];
+    };
+    EXPECT_EQ(regions_of(base, page, nullptr, 0).input, nullptr);
+    const std::uint64_t small = all.add(base, page);
+    const std::uint64_t large = all.add(base, 2 * page);
+    for (int again = 0; again < 2; ++again) {
+      ASSERT_NE(regions_of(base + 1, page - 1, nullptr, 0).input, nullptr);
+      const Regions both = regions_of(base, page, base + page, page);
+      ASSERT_NE(both.input, nullptr);
+      ASSERT_NE(both.output, nullptr);
+      EXPECT_EQ(both.output->bytes, 2 * page);
+      EXPECT_EQ(AnyMemory::registered.size(), 2u);
+    }
+    EXPECT_EQ(AnyMemory::registered[0].kind, TUTTI_MEMORY_HOST);
+    EXPECT_EQ(AnyMemory::registered[0].fd_kind, TUTTI_FD_NONE);
+    EXPECT_EQ(AnyMemory::registered[0].fd, -1);
+    EXPECT_EQ(regions_of(base + page, 2 * page, nullptr, 0).input, nullptr) << "it ends before";
+    all.withdraw(small);
+    EXPECT_EQ(regions_of(base, page, nullptr, 0).input->bytes, 2 * page) << "the other holds it, too";
+    EXPECT_EQ(AnyMemory::registered.size(), 1u);
+    all.withdraw(large);
+    all.withdraw(large);
+    EXPECT_EQ(regions_of(base, page, nullptr, 0).input, nullptr);
+    EXPECT_TRUE(AnyMemory::registered.empty());
+    // What comes to the same place is another memory.
+    const std::uint64_t again = all.add(base, page);
+    EXPECT_NE(regions_of(nullptr, 0, base, page).output, nullptr);
+    EXPECT_EQ(AnyMemory::registered.size(), 1u);
+    all.withdraw(again);
+    const std::uint64_t third = all.add(base, page);
+    EXPECT_NE(regions_of(nullptr, 0, base, page).output, nullptr);
+    EXPECT_EQ(AnyMemory::registered.size(), 1u);
+    static_cast<void>(third);
+  }
+  EXPECT_TRUE(AnyMemory::registered.empty()) << "a communicator that ends gives up what it has";
+  EXPECT_TRUE(all.find(base, page)) << "its caller's registration stays";
+}
+
 }  // namespace
 }  // namespace tutti::test

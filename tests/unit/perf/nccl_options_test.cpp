@@ -108,7 +108,7 @@ TEST(NcclLines, EveryOptionHasItsLongName) {
                    "1",          "--device_implementation",
                    "0",          "--device_cta_count",
                    "16",         "--memory_report",
-                   "0"});
+                   "1"});
   ASSERT_FALSE(line.code) << line.err;
   const Request& request = line.request;
   EXPECT_EQ(request.ranks.each, 4);
@@ -118,6 +118,7 @@ TEST(NcclLines, EveryOptionHasItsLongName) {
   EXPECT_TRUE(request.barriers);
   EXPECT_EQ(request.timeout_s, 9);
   EXPECT_TRUE(request.timestamps);
+  EXPECT_TRUE(request.memory_use);
   EXPECT_EQ(request.average, Average::kLeast);
   EXPECT_EQ(request.memory, MemoryKind::registered);
   EXPECT_THAT(request.notes,
@@ -130,7 +131,6 @@ TEST(NcclLines, EveryOptionThatMeansSomethingElseIsRefusedWithItsReason) {
       {{"--cudagraph", "1"}, {"-G (--cudagraph)", "leave it out"}},
       {{"-D", "1"}, {"-D (--device_implementation)", "needs a GPU"}},
       {{"-V", "32"}, {"-V (--device_cta_count)", "needs a GPU"}},
-      {{"-M", "1"}, {"-M (--memory_report)", "does not yet tell"}},
       {{"-R", "2"}, {"-R (--local_register) was given '2'", "symmetric windows are not there yet"}},
       {{"-o", "mulsum"}, {"--op was given 'mulsum'", "no pre-multiplied sum"}},
       {{"-Y", "fine"}, {"-Y (--memory_type)", "GPU's memory"}},
