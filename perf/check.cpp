@@ -39,6 +39,10 @@ CheckFinding check_untouched(const CheckedOperation& operation, const std::byte*
   return finding;
 }
 
+DividedCall divided(const CheckedOperation& operation) {
+  return {operation.collective, operation.division, operation.pattern.ranks, operation.count};
+}
+
 Source own_input(const CheckedOperation& operation) { return {false, operation.rank, 0}; }
 
 // Of a block of the result, in elements.
@@ -66,19 +70,9 @@ uint64_t CheckedOperation::recv_count() const {
   return collective->has_recv_blocks() ? begin_of(rank, static_cast<uint64_t>(pattern.ranks)) : own_count();
 }
 
-uint64_t CheckedOperation::own_count() const {
-  return block_begin(division, count, pattern.ranks, rank + 1) - block_begin(division, count, pattern.ranks, rank);
-}
+uint64_t CheckedOperation::own_count() const { return divided(*this).own_count(rank); }
 
-uint64_t CheckedOperation::begin_of(int of, uint64_t block) const {
-  const int ranks = pattern.ranks;
-  const bool both = collective->has_send_blocks() && collective->has_recv_blocks();
-  const int first = both ? of : 0;
-  const int last = first + static_cast<int>(block);
-  const uint64_t wrapped = last > ranks ? count * static_cast<uint64_t>(ranks) : 0;
-  return wrapped + block_begin(division, count, ranks, last > ranks ? last - ranks : last) -
-         block_begin(division, count, ranks, first);
-}
+uint64_t CheckedOperation::begin_of(int of, uint64_t block) const { return divided(*this).begin_of(of, block); }
 
 Source CheckedOperation::source_of(uint64_t block) const {
   const BlockOrigin from = collective->origin(rank, pattern.ranks, root, static_cast<uint32_t>(block));

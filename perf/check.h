@@ -7,7 +7,7 @@
 #include "perf/buffers.h"
 #include "perf/collectives.h"
 #include "perf/data.h"
-#include "perf/division.h"
+#include "src/tables/block_division.h"
 
 namespace tutti::perf {
 
@@ -35,8 +35,7 @@ struct CheckedOperation {
   uint64_t recv_bytes() const;
   /// Elements of a buffer that is this rank's block alone.
   uint64_t own_count() const;
-  /// Where a block begins in a buffer of rank `of` that has one for each rank, in elements; block `ranks` is the end.
-  /// What two ranks have for each other is as long on both: of an all_to_all_v, block b of rank r has length r + b.
+  /// As DividedCall's.
   uint64_t begin_of(int of, uint64_t block) const;
   /// Source of block `block` of the result, on a rank that receives.
   Source source_of(uint64_t block) const;

@@ -8,11 +8,11 @@
 
 #include "perf/buffers.h"
 #include "perf/collectives.h"
-#include "perf/division.h"
 #include "perf/environment.h"
 #include "perf/measure.h"
 #include "src/program/options.h"
 #include "src/program/run_ranks.h"
+#include "src/tables/block_division.h"
 #include "tutti/tutti.h"
 
 namespace tutti::perf {

@@ -30,6 +30,22 @@ bool goes_by_lines(const Problem& problem) {
          std::uint64_t{1} << unit_shift(problem) <= line_data_bytes;
 }
 
+/// Why a call that names a file, which is for its collective, ranks and root, does not run by it.
+Status refused_file(const Problem& problem, const std::string& name) {
+  const char* const remedy = "Leave the algorithm unset.";
+  if (problem.irregular) {
+    return {
+        TUTTI_INVALID_ARGUMENT,
+        fmt::format("{} cannot be done by \"{}\", a file whose chunks are those of equal blocks", kind_of(problem), name),
+        remedy};
+  }
+  return {TUTTI_INVALID_ARGUMENT,
+          fmt::format("{} in one fold, which is reproducible, rounds once and keeps the order of ranks, cannot be done by "
+                      "\"{}\", a file that folds in an order of its own",
+                      kind_of(problem), name),
+          remedy};
+}
+
 }  // namespace
 
 std::size_t ProblemHash::operator()(const Problem& problem) const {
@@ -94,11 +110,13 @@ std::shared_ptr<LinkedProgram> PlanCache::link_program(const PlanChoice& choice)
   return linked;
 }
 
+/// A file's chunks may join blocks, and nobody has looked in which order it folds.
+bool PlanCache::files_serve(const Problem& problem) { return !problem.irregular && !problem.one_fold; }
+
 /// The file that a call runs by; nullptr where none does.
 const MscclAlgorithm* PlanCache::file_for(const Problem& problem, const std::string& wish) const {
   const std::uint64_t bytes = bytes_of(problem.count, problem.type);
-  // A file's chunks may join blocks, and nobody has looked in which order it folds.
-  if (problem.irregular || problem.one_fold) return nullptr;
+  if (!files_serve(problem)) return nullptr;
   const bool overridden = wish.empty() && !inputs_.overrides.find(problem.collective, bytes).empty();
   return overridden ? nullptr : inputs_.files.msccl.find(problem, wish);
 }
@@ -108,7 +126,7 @@ Result<Candidate> PlanCache::candidate_for(const Problem& problem, const std::st
 }
 
 Result<double> PlanCache::expected_seconds(const Problem& problem, const std::string& wish) const {
-  const auto candidate = candidate_for(problem, wish);
+  const auto candidate = candidate_for(problem, file_for(problem, wish) != nullptr ? std::string() : wish);
   if (!candidate.ok()) return candidate.status();
   return candidate->seconds;
 }
@@ -119,6 +137,8 @@ Result<PlanChoice> PlanCache::choose(const Problem& problem, const std::string& 
                       [file](int r) { return file->programs[static_cast<std::size_t>(r)]; },
                       fmt::format("{} {:x}", file->name, file->digest)};
   }
+  const bool names_a_file = !wish.empty() && inputs_.files.msccl.find(problem, wish) != nullptr;
+  if (names_a_file && !files_serve(problem)) return refused_file(problem, wish);
   auto candidate = candidate_for(problem, wish);
   if (!candidate.ok()) return candidate.status();
   const Algorithm* const algorithm = candidate->algorithm;

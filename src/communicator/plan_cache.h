@@ -89,7 +89,8 @@ class PlanCache {
   /// What a call is expected to take, by the terms that algorithms are chosen by. Files' schedules count as what would be
   /// chosen without them. Thread safe. Errors: as of `select`.
   Result<double> expected_seconds(const Problem& problem, const std::string& wish) const;
-  /// The plan that `make` would make, and everybody's programs. Pure. Errors: as of `select`.
+  /// The plan that `make` would make, and everybody's programs. Pure. Errors: as of `select`, and TUTTI_INVALID_ARGUMENT
+  /// where the call names a file that cannot serve it, or messages are longer than links take.
   Result<PlanChoice> choose(const Problem& problem, const std::string& wish) const;
   /// Forgets all plans and their links.
   void clear();
@@ -98,6 +99,8 @@ class PlanCache {
 
  private:
   const PreparedPlan* find_in_table(const Problem& problem, const std::string& wish);
+  /// Whether files' schedules may do what the problem asks for.
+  static bool files_serve(const Problem& problem);
   const MscclAlgorithm* file_for(const Problem& problem, const std::string& wish) const;
   Result<Candidate> candidate_for(const Problem& problem, const std::string& wish) const;
   std::shared_ptr<LinkedProgram> link_program(const PlanChoice& choice);

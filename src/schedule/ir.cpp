@@ -9,8 +9,6 @@ namespace tutti {
 namespace {
 
 constexpr std::uint64_t grain_bytes = 128;
-/// Far from where sums and products of them leave 64 bits.
-constexpr std::uint64_t most_elements = std::uint64_t{1} << 42;
 
 /// FNV-1a over what must be equal on all ranks: it only has to tell plans apart, not to resist an attacker, who is kept
 /// out by the handshake.

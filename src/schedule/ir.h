@@ -110,6 +110,9 @@ struct Parameters {
   bool operator==(const Parameters&) const = default;
 };
 
+/// Elements of a block or a window that a plan may be for: far from where sums and products of them leave 64 bits.
+inline constexpr std::uint64_t most_elements = std::uint64_t{1} << 42;
+
 /// Messages that every link of the library takes without its receiver: the most that a schedule may count on.
 inline constexpr std::uint32_t most_credit = 4;
 

@@ -35,6 +35,12 @@ struct Problem {
   bool operator==(const Problem&) const = default;
 };
 
+/// "all_reduce", "all_gather_v", …; static.
+constexpr const char* kind_of(const Problem& problem) {
+  const CollectiveInfo& info = info_of(problem.collective);
+  return problem.irregular ? info.v_variant : info.name;
+}
+
 /// Where ranks have several operands: the most of all ranks.
 inline constexpr std::uint32_t most_total_operands = 4096;
 /// Operands of one fold, of all ranks.

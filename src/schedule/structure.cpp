@@ -212,6 +212,8 @@ Fault check_problem(const Problem& problem) {
   if (problem.root < 0 || problem.root >= problem.ranks) {
     return of_plan("root " + std::to_string(problem.root) + " is none of the " + plural(problem.ranks, "rank"));
   }
+  if (problem.irregular && info_of(problem.collective).v_variant == nullptr)
+    return of_plan("blocks of " + std::string(name_of(problem.collective)) + " have one count");
   if (problem.local_operands == 1) return {};
   if (problem.local_operands == 0 || !takes_several_operands(problem.collective))
     return of_plan("ranks have one operand each, or several of a reduce or an all_reduce");

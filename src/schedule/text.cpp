@@ -3,15 +3,19 @@
 #include <array>
 #include <charconv>
 #include <map>
+#include <optional>
 #include <tuple>
 
 #include "src/base/printable.h"
 #include "src/schedule/structure.h"
 #include "src/tables/names.h"
+#include "src/tables/operators.h"
 
 namespace tutti {
 namespace {
 
+/// What plans say in an operator's place where calls bring one of their own.
+constexpr std::string_view user_operator_word = "user_defined";
 constexpr std::string_view places[] = {"input", "output", "scratch"};
 
 Buffer usual_sizing(Place place) { return place == Place::link ? Buffer::input : static_cast<Buffer>(place); }
@@ -127,9 +131,11 @@ class Parser {
   void read_name() {
     line_of_header_ = line_;
     if (words_.size() != 3) return void(refuse("expected 'schedule COLLECTIVE ALGORITHM'"));
-    const auto collective = collective_of(words_[1]);
+    const auto v_variant = collective_of_v_variant(words_[1]);
+    const auto collective = v_variant ? v_variant : collective_of(words_[1]);
     if (!collective) return void(refuse("there is no collective " + quoted(words_[1])));
     schedule_.plan.problem.collective = *collective;
+    schedule_.plan.problem.irregular = v_variant.has_value();
     schedule_.plan.algorithm = printable(words_[2]);  // it is printed
   }
 
@@ -149,7 +155,7 @@ class Parser {
       if (!type) return void(refuse("there is no type " + quoted(value)));
       plan.problem.type = *type;
     } else if (name == "op") {
-      const auto op = op_of(value);
+      const auto op = value == user_operator_word ? std::optional(user_operator) : op_of(value);
       if (!op) return void(refuse("there is no operator " + quoted(value)));
       plan.problem.op = *op;
     } else if (name == "processor") {
@@ -177,6 +183,7 @@ class Parser {
                                                                  {"message", &plan.shape.message_cells},
                                                                  {"grain", &plan.grain},
                                                                  {"operands", &plan.problem.local_operands},
+                                                                 {"opaque", &plan.problem.opaque},
                                                                  {"strands", &plan.strands},
                                                                  {"lanes_wanted", &plan.parameters.lanes},
                                                                  {"depth_wanted", &plan.parameters.depth}};
@@ -398,9 +405,11 @@ std::string print_schedule(const Plan& plan, const std::vector<Program>& program
   const Problem& problem = plan.problem;
   const Shape& shape = plan.shape;
   const auto pair = [](const char* name, std::uint64_t value) { return std::string(name) + " " + std::to_string(value); };
-  std::string out = "schedule " + std::string(name_of(problem.collective)) + " " + plan.algorithm + "\n";
+  std::string out = "schedule " + std::string(kind_of(problem)) + " " + plan.algorithm + "\n";
   out += "ranks " + std::to_string(problem.ranks) + " root " + std::to_string(problem.root) +
-         pair(" count", problem.count) + " type " + text_of(problem.type) + " op " + text_of(problem.op);
+         pair(" count", problem.count) + " type " + text_of(problem.type) + " op " +
+         (problem.op == user_operator ? std::string(user_operator_word) : text_of(problem.op));
+  if (problem.opaque != 0) out += pair(" opaque", problem.opaque);
   if (problem.one_fold) out += " folds once";
   if (problem.local_operands != 1) out += pair(" operands", problem.local_operands);
   out += pair("\nlanes", shape.lanes) + pair(" depth", shape.depth) + pair(" credit", shape.credit) +

@@ -7,6 +7,7 @@
 
 #include "src/schedule/cells.h"
 #include "src/schedule/expressions.h"
+#include "src/schedule/lengths.h"
 #include "src/schedule/races.h"
 #include "src/schedule/structure.h"
 
@@ -760,6 +761,7 @@ Verdict verify(const Plan& plan, std::span<const Program> programs, const Verify
   Run run(plan, programs, verdict.proof.passes);
   verdict.fault = run.prepare(uses);
   if (!verdict.fault.any()) verdict.fault = run.go();
+  if (!verdict.fault.any() && plan.problem.irregular) verdict.fault = check_lengths(plan, programs);
   if (verdict.fault.any()) return verdict;
   verdict.proof.messages = run.messages();
   verdict.proof.association = reduces(plan.problem.collective) ? run.promise().association() : 0;

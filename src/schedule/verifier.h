@@ -54,7 +54,8 @@ struct VerifyLimits {
 };
 
 /// Proves that `programs` (one per rank, in order) do what plan.problem promises: out of place, in place and mixed, at
-/// the plan's credit and any greater, for every count. Pure; time about proportional to the chunks moved.
+/// the plan's credit and any greater, for every count, and of an irregular problem for every division. Pure; time about
+/// proportional to the chunks moved.
 Verdict verify(const Plan& plan, std::span<const Program> programs, const VerifyLimits& limits = {});
 
 /// The least credit up to `limit` at which the programs are proved; 0 where there is none. For readers of foreign

@@ -1,8 +1,14 @@
 // The C++ face: every verb in both forms, and what they throw or fill.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
+#include <cmath>
 #include <functional>
+#include <future>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -10,6 +16,14 @@
 
 #include "include/tutti/tutti.hpp"
 #include "tests/support/ranks.h"
+
+/// A 2 × 2 matrix, whose products do not commute.
+struct Matrix {
+  std::array<std::int64_t, 4> of;
+  bool operator==(const Matrix&) const = default;
+};
+template <>
+inline constexpr bool tutti::is_opaque<Matrix> = true;
 
 namespace tutti::test {
 namespace {
@@ -176,6 +190,161 @@ TEST_P(CppFaceOfRanks, RunsBehindTheCallersBack) {
   });
 }
 
+TEST_P(CppFaceOfRanks, TellsOfWorksAndCallsBetweenThem) {
+  on_ranks(GetParam(), [](const Communicator& comm) {
+    const Queue queue;
+    Values data(100, 1), all(100 * static_cast<std::size_t>(comm.size()));
+    Work first, second;
+    comm.all_reduce(data, TUTTI_SUM, Options(queue.stream()).work(first).name("first"));
+    const Work between = queue.call([&, add = std::make_unique<int>(5)] {
+      for (std::int32_t& value : data) value += *add;
+    });
+    comm.all_gather(data, all, Options(queue.stream()).work(second));
+    std::atomic<int> heard{0};
+    std::promise<tutti_status> told;
+    second.notify([&](tutti_status status) { heard += status == TUTTI_SUCCESS ? 1 : 0; });
+    second.on_complete([&](tutti_status status) { told.set_value(status); });
+    second.wait();
+    EXPECT_EQ(told.get_future().get(), TUTTI_SUCCESS);
+    while (heard == 0) std::this_thread::yield();
+    EXPECT_EQ(all, Values(all.size(), comm.size() + 5)) << "the call runs between the two";
+    EXPECT_EQ(first.info().sequence + 1, second.info().sequence);
+    between.wait();
+    second = std::move(first);  // gives the other back
+    EXPECT_TRUE(second.done());
+    EXPECT_EQ(first.get(), nullptr);
+  });
+}
+
+/// The sum of operand 0 to 11 from left to right. They differ in magnitude, so that another order gives other bits.
+std::vector<float> operand(int index) {
+  std::vector<float> values(50);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = std::ldexp(1 + static_cast<float>(i) / 64, (7 * index + static_cast<int>(i)) % 23) / 3;
+  }
+  return values;
+}
+std::vector<float> left_fold() {
+  std::vector<float> sum = operand(0);
+  for (int o = 1; o < 12; ++o) {
+    const std::vector<float> next = operand(o);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += next[i];
+  }
+  return sum;
+}
+
+TEST_P(CppFaceOfRanks, FoldsOperandsInTheirOrderHoweverManyRanksShareThem) {
+  on_ranks(GetParam(), [](const Communicator& comm) {
+    const int each = 12 / comm.size(), root = comm.size() - 1;
+    std::vector<std::vector<float>> own;
+    std::vector<float> send;
+    for (int o = each * comm.rank(); o < each * (comm.rank() + 1); ++o) {
+      own.push_back(operand(o));
+      send.insert(send.end(), own.back().begin(), own.back().end());
+    }
+    Options options;
+    options.canonical(12).reproducible();
+    in_both_forms([&](auto&... why) {
+      std::vector<float> recv(50, -1), in_place = send;
+      comm.all_reduce(send, recv, why..., TUTTI_SUM, options);
+      EXPECT_EQ(recv, left_fold());
+      comm.all_reduce(in_place, why..., TUTTI_SUM, options);
+      EXPECT_EQ(std::vector<float>(in_place.begin(), in_place.begin() + 50), left_fold());
+      std::vector<float> there(comm.rank() == root ? 50 : 0);
+      comm.reduce(send, there, root, why..., TUTTI_SUM, options);
+      EXPECT_EQ(there, comm.rank() == root ? left_fold() : std::vector<float>());
+      // Two tensors, and the operands wherever they lie.
+      std::vector<std::vector<float>> pieces = {std::vector<float>(20), std::vector<float>(30)};
+      comm.all_reduce_v(own, pieces, why..., TUTTI_SUM, options);
+      pieces[0].insert(pieces[0].end(), pieces[1].begin(), pieces[1].end());
+      EXPECT_EQ(pieces[0], left_fold());
+    });
+    std::vector<float> wrong(send.size() + 1);
+    EXPECT_THROW(comm.all_reduce(send, wrong, TUTTI_SUM, options), std::invalid_argument);
+    if (each > 1) {
+      EXPECT_THROW(comm.all_reduce(wrong, TUTTI_SUM, options), std::invalid_argument);
+    }
+    comm.barrier();
+  });
+}
+
+TEST_P(CppFaceOfRanks, ReducesListsOfTensorsAndGroupsThatAreOneOperation) {
+  on_ranks(GetParam(), [](const Communicator& comm) {
+    const int ranks = comm.size();
+    in_both_forms([&](auto&... why) {
+      std::vector<Values> gradients = {Values(3, 1), Values(), Values(5, 2)};
+      comm.all_reduce_v(gradients, why...);
+      EXPECT_EQ(gradients, (std::vector<Values>{Values(3, ranks), Values(), Values(5, 2 * ranks)}));
+      comm.all_reduce_v(std::as_const(gradients), gradients = {Values(3), Values(), Values(5)}, why..., TUTTI_MAX);
+    });
+    std::uint64_t before = 0, after = 0;
+    ASSERT_EQ(tutti_comm_sequence(comm.get(), &before), TUTTI_SUCCESS);
+    std::vector<Values> many(20, Values(4, 1));
+    Group group;
+    for (Values& each : many) comm.all_reduce(each);
+    Work work;
+    group.end(Options().fuse().work(work));
+    work.wait();
+    ASSERT_EQ(tutti_comm_sequence(comm.get(), &after), TUTTI_SUCCESS);
+    EXPECT_EQ(after, before + (ranks > 1 ? 1 : after - before));
+    EXPECT_EQ(many, std::vector<Values>(20, Values(4, ranks)));
+    Group estimated;
+    comm.all_reduce(many[0]);
+    EXPECT_GE(estimated.estimate().count(), 0);
+    EXPECT_EQ(many[0], Values(4, ranks)) << "nothing of it has run";
+  });
+}
+
+TEST_P(CppFaceOfRanks, TakesOperatorsOfTheCallers) {
+  on_ranks(GetParam(), [](const Communicator& comm) {
+    const auto product = [](const Matrix& a, const Matrix& b) {
+      return Matrix{{a.of[0] * b.of[0] + a.of[1] * b.of[2], a.of[0] * b.of[1] + a.of[1] * b.of[3],
+                     a.of[2] * b.of[0] + a.of[3] * b.of[2], a.of[2] * b.of[1] + a.of[3] * b.of[3]}};
+    };
+    const Operator times = comm.make_operator<Matrix>(product, false);
+    const auto of_rank = [](int rank) { return Matrix{{1, rank + 1, rank, 2}}; };
+    Matrix expected = of_rank(0);
+    for (int r = 1; r < comm.size(); ++r) expected = product(expected, of_rank(r));
+    std::vector<Matrix> data(7, of_rank(comm.rank()));
+    comm.all_reduce(data, times);
+    EXPECT_EQ(data, std::vector<Matrix>(7, expected));
+    const Operator weighted = comm.make_pre_mul_sum(static_cast<double>(comm.rank() + 1));
+    // A ring folds in an order of its own.
+    std::error_code why;
+    Matrix one = of_rank(comm.rank());
+    comm.all_reduce(std::span(&one, 1), why, times, Options().algorithm("ring"));
+    EXPECT_EQ(static_cast<bool>(why), comm.size() > 1);
+    const Operator either_way = comm.make_operator<Matrix>(product, true);
+    comm.all_reduce(std::span(&one, 1), either_way, Options().algorithm("ring"));
+    std::vector<double> sums(3, 10);
+    comm.all_reduce(sums, weighted);
+    EXPECT_EQ(sums, std::vector<double>(3, 5.0 * comm.size() * (comm.size() + 1)));
+  });
+}
+
+TEST_P(CppFaceOfRanks, PassesOptionsOn) {
+  on_ranks(GetParam(), [](const Communicator& comm) {
+    Values data(1);
+    std::error_code why;
+    comm.all_reduce(data, why, TUTTI_SUM, Options().algorithm("telepathy"));
+    EXPECT_EQ(why, std::error_code(TUTTI_INVALID_ARGUMENT, status_category()));
+    EXPECT_NE(std::string(error_of(nullptr).message).find("telepathy"), std::string::npos) << error_of(nullptr).message;
+    std::vector<float> sum(1);
+    comm.all_reduce(sum, why, TUTTI_SUM, Options().algorithm("ring").reproducible());
+    EXPECT_EQ(static_cast<bool>(why), comm.size() > 2) << "a ring folds in an order of its own";
+    comm.all_reduce(sum, why, TUTTI_SUM, Options().accumulate(TUTTI_FLOAT64));
+    EXPECT_EQ(why, std::error_code(TUTTI_INVALID_ARGUMENT, status_category()));
+    comm.all_reduce(sum, TUTTI_SUM, Options().accumulate().priority(1));
+    comm.barrier();
+    const Communicator named = comm.split(0, 0);
+    named.set_name("the other");
+    named.recv(data, comm.rank(), why, 3, Options().timeout(std::chrono::milliseconds(1)).name("nothing"));
+    EXPECT_EQ(why, std::error_code(TUTTI_TIMEOUT, status_category()));
+    EXPECT_NE(std::string(error_of(nullptr).message).find("the other"), std::string::npos) << error_of(nullptr).message;
+    comm.barrier();
+  });
+}
+
 /// Sizes that do not fit are refused before anything is sent, so the next call still works on every rank.
 TEST_P(CppFaceOfRanks, RefusesSizesThatDoNotFit) {
   on_ranks(GetParam(), [](const Communicator& comm) {
@@ -282,6 +451,16 @@ TEST(CppFace, ACommunicatorThatGoesInAnOpenGroupIsAborted) {
   other.recv(got, 0, why);
   EXPECT_EQ(why, std::error_code(TUTTI_ABORTED, status_category())) << why.message();
   leaver.join();
+}
+
+TEST(CppFace, ListsEverySetting) {
+  const std::vector<tutti_setting> all = settings();
+  const auto named = [&](const std::string& name) {
+    return std::count_if(all.begin(), all.end(), [&](const tutti_setting& each) { return each.name == name; });
+  };
+  EXPECT_EQ(named("TUTTI_LANES"), 1);
+  EXPECT_EQ(named("TUTTI_REPRODUCIBLE"), 1);
+  EXPECT_NE(tutti_setting_get(static_cast<int>(all.size()), nullptr), TUTTI_SUCCESS);
 }
 
 TEST(CppFace, TellsWhatTheLibraryRefuses) {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cstring>
 #include <fstream>
 #include <functional>
 #include <sstream>
@@ -13,6 +15,8 @@
 #include <vector>
 
 #include "src/schedule/msccl_xml.h"
+#include "src/tables/element_types.h"
+#include "src/tables/operators.h"
 #include "tests/support/msccl_files.h"
 #include "tests/support/ranks.h"
 #include "tests/support/temporary_folder.h"
@@ -43,6 +47,8 @@ class FileRanks {
   }
   FileRanks(const FileRanks&) = delete;
   FileRanks& operator=(const FileRanks&) = delete;
+
+  tutti_comm* operator[](int rank) const { return comms_[static_cast<std::size_t>(rank)]; }
 
   void run(const std::function<void(int, tutti_comm*)>& body) const {
     std::vector<std::thread> threads;
@@ -269,6 +275,195 @@ TEST(MscclFiles, ThatAreWrongOrDifferAreRefusedAtCreation) {
     EXPECT_THAT(words, HasSubstr("bad.xml is refused: rank 0, thread block 0, step 1 is of the type \"xxx\""));
     EXPECT_THAT(words, HasSubstr("TUTTI_MSCCL: "));
   }
+}
+
+/// Elements of 1 and 2, which every operator folds exactly in every type, in whatever order, on up to 4 ranks.
+std::vector<std::byte> exact_elements(tutti_type type, std::uint64_t count, int rank) {
+  const ElementTypeInfo info = element_type_info(type);
+  const std::size_t size = element_bytes(type);
+  const std::size_t part = info.kind == ElementKind::complex ? size / 2 : size;
+  const auto bits_of_float = [&](bool two) -> std::uint64_t {
+    if (part == 8) return two ? 0x4000000000000000u : 0x3ff0000000000000u;
+    if (part == 4) return two ? 0x40000000u : 0x3f800000u;
+    if (type == TUTTI_BFLOAT16) return two ? 0x4000u : 0x3f80u;
+    if (type == TUTTI_FLOAT16) return two ? 0x4000u : 0x3c00u;
+    return type == TUTTI_FLOAT8_E4M3 ? (two ? 0x40u : 0x38u) : (two ? 0x40u : 0x3cu);
+  };
+  const bool is_float = info.kind == ElementKind::floating || info.kind == ElementKind::complex;
+  std::vector<std::byte> bytes(count * size);
+  for (std::uint64_t p = 0; p * part < bytes.size(); ++p) {
+    const bool two = number(rank, p) % 2 == 0;
+    const std::uint64_t bits = is_float ? bits_of_float(two) : info.kind == ElementKind::boolean ? two : two ? 2 : 1;
+    std::memcpy(bytes.data() + p * part, &bits, std::min<std::size_t>(part, sizeof bits));
+  }
+  return bytes;
+}
+
+/// What all ranks have after a call of `problem`; empty where one failed. named: by which algorithm.
+std::vector<std::vector<std::byte>> results(const Problem& problem, const std::function<tutti_comm*(int)>& comm_of,
+                                            const char* named) {
+  std::vector<std::vector<std::byte>> out(static_cast<std::size_t>(problem.ranks));
+  std::atomic<int> failed{0};
+  std::vector<std::thread> threads;
+  for (int r = 0; r < problem.ranks; ++r) {
+    threads.emplace_back([&, r] {
+      const auto send = exact_elements(problem.type, blocks_of(problem, Buffer::input, r) * problem.count, r);
+      std::vector<std::byte>& recv = out[static_cast<std::size_t>(r)];
+      recv.resize(blocks_of(problem, Buffer::output, r) * problem.count * element_bytes(problem.type));
+      tutti_call options = TUTTI_CALL_INIT;
+      options.algorithm = named;
+      if (call(problem, send.data(), recv.data(), comm_of(r), &options) == TUTTI_SUCCESS) return;
+      ++failed;
+      ADD_FAILURE() << last_error();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return failed == 0 ? out : std::vector<std::vector<std::byte>>();
+}
+
+TEST(MscclFiles, ServeEveryTypeAndOperatorOfTheirCollective) {
+  int calls = 0;
+  for (const std::string& path : own_msccl_files()) {
+    const auto file = read_msccl(path);
+    ASSERT_TRUE(file.ok()) << file.status().text();
+    const FileRanks with(*file, path, "shm");
+    const test::Ranks without(file->ranks, "shm");
+    std::vector<std::pair<tutti_type, tutti_op>> kinds;
+    for (const ElementTypeInfo& type : element_types) {
+      for (const OperatorInfo& op : operators) {
+        const bool counts = reduces(file->collective) ? applies_to(op.op, type.type) : op.op == TUTTI_SUM;
+        if (counts) kinds.emplace_back(type.type, op.op);
+      }
+    }
+    for (const int bytes : {3, 24, 1000}) {
+      if (!reduces(file->collective)) kinds.emplace_back(static_cast<tutti_type>(TUTTI_OPAQUE + bytes), TUTTI_SUM);
+    }
+    for (const auto& [type, op] : kinds) {
+      Problem problem = file->problem(37);
+      problem.type = type;
+      problem.op = op;
+      const auto got = results(problem, [&](int r) { return with[r]; }, file->name.c_str());
+      EXPECT_EQ(choice_of(with[0]), file->name);
+      ASSERT_FALSE(got.empty());
+      EXPECT_EQ(got, results(
+                         problem, [&](int r) { return without[r]; }, nullptr))
+          << file->name << ", type " << type << ", operator " << op;
+      ++calls;
+    }
+  }
+  EXPECT_GT(calls, 500);
+}
+
+/// The later of two strings of bytes, one for each element: it commutes with nothing.
+void take_upper(void*, const void*, void*, std::uint64_t) {}
+void add_numbers(void*, const void* in, void* inout, std::uint64_t count) {
+  for (std::uint64_t i = 0; i < count; ++i) static_cast<std::int64_t*>(inout)[i] += static_cast<const std::int64_t*>(in)[i];
+}
+/// Of elements of 128 numbers.
+void add_kilobytes(void* ctx, const void* in, void* inout, std::uint64_t count) {
+  add_numbers(ctx, in, inout, 128 * count);
+}
+
+// What a file does not promise goes by another algorithm, and is refused where the call names the file.
+TEST(MscclFiles, LeaveToOthersWhatTheyDoNotPromise) {
+  const std::string ring = own_msccl("allreduce_ring_4x2.xml"), gather = own_msccl("allgather_ring_3.xml");
+  const auto file = read_msccl(ring);
+  ASSERT_TRUE(file.ok()) << file.status().text();
+  const FileRanks ranks(*file, ring, "shm");
+  ranks.run([&](int rank, tutti_comm* comm) {
+    tutti_op first = TUTTI_OP_LIMIT, sum = TUTTI_OP_LIMIT, scaled = TUTTI_OP_LIMIT;
+    const double two = 2;
+    ASSERT_EQ(tutti_op_create_user(&first, take_upper, nullptr, 0, 8, comm), TUTTI_SUCCESS);
+    ASSERT_EQ(tutti_op_create_user(&sum, add_numbers, nullptr, 1, 8, comm), TUTTI_SUCCESS);
+    ASSERT_EQ(tutti_op_create_pre_mul_sum(&scaled, &two, TUTTI_FLOAT64, TUTTI_MEMORY_HOST, comm), TUTTI_SUCCESS);
+    tutti_call plain = TUTTI_CALL_INIT, reproducible = plain, canonical = plain, accumulate = plain;
+    reproducible.reproducible = 1;
+    canonical.canonical = 8;
+    accumulate.accumulate = TUTTI_FLOAT32;
+    struct {
+      tutti_type type;
+      tutti_op op;
+      tutti_call call;
+      bool by_file;
+    } cases[] = {{TUTTI_INT64, sum, plain, true},
+                 {TUTTI_FLOAT64, scaled, plain, true},
+                 {TUTTI_INT64, TUTTI_SUM, reproducible, true},  // integers have one sum
+                 {TUTTI_FLOAT32, TUTTI_MAX, reproducible, true},
+                 {TUTTI_INT64, first, plain, false},
+                 {TUTTI_FLOAT64, TUTTI_SUM, reproducible, false},
+                 {TUTTI_INT64, TUTTI_SUM, canonical, false},
+                 {TUTTI_BFLOAT16, TUTTI_SUM, accumulate, false}};
+    for (auto& each : cases) {
+      SCOPED_TRACE(static_cast<int>(&each - cases));
+      std::vector<std::int64_t> data(32, 0);
+      ASSERT_EQ(tutti_all_reduce(data.data(), data.data(), 16, each.type, each.op, comm, {}, &each.call), TUTTI_SUCCESS)
+          << last_error();
+      EXPECT_EQ(choice_of(comm) == file->name, each.by_file) << choice_of(comm);
+      each.call.algorithm = file->name.c_str();
+      const tutti_status status = tutti_all_reduce(data.data(), data.data(), 16, each.type, each.op, comm, {}, &each.call);
+      EXPECT_EQ(status, each.by_file ? TUTTI_SUCCESS : TUTTI_INVALID_ARGUMENT) << last_error();
+      if (each.by_file) continue;
+      EXPECT_THAT(last_error(), HasSubstr("a file that folds in an order of its own | Leave the algorithm unset."));
+    }
+    // What a group would take does not depend on who may serve it.
+    tutti_call named = plain;
+    named.algorithm = file->name.c_str();
+    std::vector<float> data(16, static_cast<float>(rank));
+    ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+    EXPECT_EQ(tutti_all_reduce(data.data(), data.data(), 16, TUTTI_FLOAT32, TUTTI_SUM, comm, {}, &named), TUTTI_SUCCESS);
+    std::uint64_t ns = 0;
+    EXPECT_EQ(tutti_group_estimate(&ns), TUTTI_SUCCESS) << last_error();
+    EXPECT_GT(ns, 0u);
+  });
+  const auto of_gather = read_msccl(gather);
+  ASSERT_TRUE(of_gather.ok()) << of_gather.status().text();
+  const FileRanks three(*of_gather, gather, "shm");
+  three.run([&](int rank, tutti_comm* comm) {
+    std::vector<int> own(static_cast<std::size_t>(rank), rank), all(3);
+    const tutti_block blocks[] = {{all.data(), 0}, {all.data(), 1}, {all.data() + 1, 2}};
+    tutti_call options = TUTTI_CALL_INIT;
+    ASSERT_EQ(tutti_all_gather_v(own.data(), own.size(), blocks, TUTTI_INT32, comm, {}, &options), TUTTI_SUCCESS)
+        << last_error();
+    EXPECT_EQ(choice_of(comm).find("msccl:"), std::string::npos);
+    EXPECT_EQ(all, (std::vector<int>{1, 2, 2}));
+    options.algorithm = of_gather->name.c_str();
+    EXPECT_EQ(tutti_all_gather_v(own.data(), own.size(), blocks, TUTTI_INT32, comm, {}, &options), TUTTI_INVALID_ARGUMENT);
+    EXPECT_THAT(last_error(), HasSubstr("all_gather_v cannot be done by \"" + of_gather->name +
+                                        "\", a file whose chunks are those of equal blocks | Leave the algorithm unset."));
+  });
+}
+
+// 300 chunks in one step: the reader cuts it, so that the longest elements that operators take fit a slot.
+TEST(MscclFiles, ServeTheLongestElements) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("wide.xml");
+  const auto step = [](int number, const char* type, int first, int count) {
+    return fmt::format(R"(<step s="{0}" type="{1}" srcbuf="i" srcoff="{2}" dstbuf="o" dstoff="{2}" cnt="{3}" depid="-1" )"
+                       R"(deps="-1" hasdep="0"/>)",
+                       number, type, first, count);
+  };
+  const auto gpu = [&](int id, int send, int recv, const char* type) {
+    return fmt::format(R"(<gpu id="{}" i_chunks="301" o_chunks="301" s_chunks="0"><tb id="0" send="{}" recv="{}" chan="0">)"
+                       "{}{}</tb></gpu>",
+                       id, send, recv, step(0, type, 0, 300), step(1, type, 300, 1));
+  };
+  std::ofstream(path) << R"(<algo name="wide" proto="Simple" nchannels="1" nchunksperloop="301" ngpus="2" coll="reduce" )"
+                         R"(inplace="0" outofplace="1" root="0">)"
+                      << gpu(0, -1, 1, "rrc") << gpu(1, 0, -1, "s") << "</algo>";
+  const auto file = read_msccl(path);
+  ASSERT_TRUE(file.ok()) << file.status().text();
+  const FileRanks ranks(*file, path, "shm", 20'000'000'000);
+  ranks.run([&](int rank, tutti_comm* comm) {
+    tutti_op sum = TUTTI_OP_LIMIT;
+    ASSERT_EQ(tutti_op_create_user(&sum, add_kilobytes, nullptr, 1, 1024, comm), TUTTI_SUCCESS) << last_error();
+    const auto type = static_cast<tutti_type>(TUTTI_OPAQUE + 1024);
+    std::vector<std::int64_t> send(128 * 400, 3 + rank), recv(128 * 400);
+    ASSERT_EQ(tutti_reduce(send.data(), recv.data(), 400, type, sum, 0, comm, {}, nullptr), TUTTI_SUCCESS) << last_error();
+    EXPECT_EQ(choice_of(comm), "msccl:wide");
+    if (rank == 0) {
+      EXPECT_EQ(recv, std::vector<std::int64_t>(128 * 400, 7));
+    }
+  });
 }
 
 /// A thread block's steps in MSCCL's words: "s i0 o0" sends what is in input chunk 0, "r i0 o1 2.11" receives into output

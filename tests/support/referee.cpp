@@ -35,7 +35,9 @@ void unite(const FoldArguments& fold) {
 struct Buffers {
   std::vector<Number> contribution;  ///< what the input held at first
   std::vector<Number> input, output, scratch;
-  std::uint64_t output_at = 0;  ///< in place, the output may be a block of the input
+  std::vector<std::uint64_t> input_begins, output_begins;  ///< of each block in its buffer, and the end
+  std::vector<tutti_block> input_blocks, output_blocks;    ///< of an irregular problem
+  std::uint64_t output_at = 0;                             ///< in place, the output may be a block of the input
   bool in_place = false;
 };
 
@@ -62,6 +64,11 @@ class Field {
     config.disturbance = {random_(), 20 * config.view.link(LinkClass::same_numa).alpha, match_.pulled, match_.put};
     for (Buffers& rank : ranks_) memory_.push_back(memory_of(rank));
     config.memory = memory_;
+    std::vector<IrregularBuffers> irregular;
+    if (plan_.problem.irregular) {
+      for (std::size_t r = 0; r < ranks_.size(); ++r) irregular.push_back(blocks_of_rank(ranks_[r], memory_[r]));
+    }
+    config.irregular = irregular;
     const SimulatorReport report = simulate(plan_, schedule_.programs, config);
     if (report.verdict != SimulatorReport::Verdict::completed) return report.why;
     for (int r = 0; r < plan_.problem.ranks && error_.empty(); ++r) check(r);
@@ -72,38 +79,63 @@ class Field {
   bool chance(double share) { return std::uniform_real_distribution(0.0, 1.0)(random_) < share; }
   std::uint32_t blocks(int rank, Buffer buffer) const { return blocks_of(plan_.problem, buffer, rank); }
 
+  /// Where a rank's blocks begin, one behind the other, and the end.
+  std::vector<std::uint64_t> begins(int rank, Buffer buffer) const {
+    std::vector<std::uint64_t> counts(blocks(rank, buffer), count_);
+    if (plan_.problem.irregular) counts = match_.counts->of(plan_.problem, buffer, rank);
+    std::vector<std::uint64_t> begins = {0};
+    for (const std::uint64_t count : counts) begins.push_back(begins.back() + count);
+    return begins;
+  }
+
   void set_up(int rank) {
     Buffers& own = ranks_.emplace_back();
-    own.in_place = chance(match_.in_place) && in_place_alias(plan_.problem, rank).any;
-    own.input.resize(blocks(rank, Buffer::input) * count_);
+    own.input_begins = begins(rank, Buffer::input);
+    own.output_begins = begins(rank, Buffer::output);
+    const Alias alias = in_place_alias(plan_.problem, rank);
+    // Blocks that become each other have one place: where there are several, they are equally long.
+    own.in_place = chance(match_.in_place) && alias.any && (!alias.all || own.input_begins == own.output_begins);
+    own.input.resize(own.input_begins.back());
     for (Number& number : own.input) number = random_();
     own.contribution = own.input;
-    own.output.assign(blocks(rank, Buffer::output) * count_, poison);
+    own.output.assign(own.output_begins.back(), poison);
     own.scratch.assign(scratch_bytes(plan_) / sizeof(Number), poison);
     if (barrier_ && !own.scratch.empty()) own.scratch[0] = Number{1} << (rank % 64);
     if (!own.in_place) return;
     // The smaller buffer is a block of the larger one, as in the API.
-    const Alias alias = in_place_alias(plan_.problem, rank);
-    if (own.output.size() < own.input.size()) {
-      own.output_at = alias.input_block * count_;
+    if (is_within_input(own)) {
+      own.output_at = own.input_begins[alias.input_block];
     } else {
-      std::copy(own.input.begin(), own.input.end(), own.output.begin() + offset(alias.output_block));
-      own.output_at = alias.output_block * count_;
+      own.output_at = own.output_begins[alias.output_block];
+      std::copy(own.input.begin(), own.input.end(), own.output.begin() + static_cast<std::ptrdiff_t>(own.output_at));
     }
+  }
+  static bool is_within_input(const Buffers& rank) { return rank.output_begins.size() < rank.input_begins.size(); }
+
+  static std::vector<tutti_block> list_of(const std::byte* base, const std::vector<std::uint64_t>& begins) {
+    std::vector<tutti_block> list;
+    for (std::size_t b = 0; b + 1 < begins.size(); ++b) {
+      auto* const at = const_cast<std::byte*>(base) + begins[b] * sizeof(Number);
+      list.push_back({at, begins[b + 1] - begins[b]});
+    }
+    return list;
+  }
+  static IrregularBuffers blocks_of_rank(Buffers& rank, const RankMemory& memory) {
+    rank.input_blocks = list_of(memory.input, rank.input_begins);
+    rank.output_blocks = list_of(memory.output, rank.output_begins);
+    return {rank.input_blocks, rank.output_blocks};
   }
 
   static RankMemory memory_of(Buffers& rank) {
     const auto bytes = [](Number* at) { return reinterpret_cast<std::byte*>(at); };
     RankMemory memory{bytes(rank.input.data()), bytes(rank.output.data()), bytes(rank.scratch.data())};
-    if (rank.in_place && rank.output.size() < rank.input.size()) {
+    if (rank.in_place && is_within_input(rank)) {
       memory.output = bytes(rank.input.data() + rank.output_at);
     } else if (rank.in_place) {
       memory.input = bytes(rank.output.data() + rank.output_at);
     }
     return memory;
   }
-
-  std::ptrdiff_t offset(std::uint32_t block) const { return static_cast<std::ptrdiff_t>(block * count_); }
 
   void check(int rank) {
     const Buffers& own = ranks_[static_cast<std::size_t>(rank)];
@@ -116,8 +148,9 @@ class Field {
     }
     const auto* output = reinterpret_cast<const Number*>(memory_[static_cast<std::size_t>(rank)].output);
     for (std::uint32_t b = 0; b < blocks(rank, Buffer::output); ++b) {
-      for (std::uint64_t e = 0; e < count_; ++e) {
-        if (output[b * count_ + e] == expected(rank, b, e)) continue;
+      const std::uint64_t begin = own.output_begins[b];
+      for (std::uint64_t e = 0; e < own.output_begins[b + 1] - begin; ++e) {
+        if (output[begin + e] == expected(rank, b, e)) continue;
         error_ = name + " ends with element " + std::to_string(e) + " of block " + std::to_string(b) + " wrong" +
                  (own.in_place ? " in place" : "");
         return;
@@ -128,7 +161,8 @@ class Field {
   Number expected(int rank, std::uint32_t block, std::uint64_t element) const {
     const Problem& problem = plan_.problem;
     const auto of = [&](int from, std::uint32_t b) {
-      return ranks_[static_cast<std::size_t>(from)].contribution[b * count_ + element];
+      const Buffers& giver = ranks_[static_cast<std::size_t>(from)];
+      return giver.contribution[giver.input_begins[b] + element];
     };
     const BlockOrigin from = info_of(problem.collective).origin(rank, problem.ranks, problem.root, block);
     if (!from.fold) return of(from.rank, from.block);

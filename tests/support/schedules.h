@@ -29,6 +29,21 @@ inline Schedule make_schedule(const Algorithm& algorithm, const View& view, int 
   return schedule;
 }
 
+/// An irregular plan of an algorithm, which does not know its counts.
+inline Schedule make_irregular_schedule(const Algorithm& algorithm, const View& view, int root, std::uint64_t slot_bytes) {
+  Problem problem;
+  problem.collective = algorithm.collective;
+  problem.irregular = true;
+  problem.ranks = view.ranks();
+  problem.root = root;
+  problem.count = 1;
+  Schedule schedule{make_plan(algorithm, problem, view, {}, slot_bytes), {}};
+  for (int rank = 0; rank < view.ranks(); ++rank) {
+    schedule.programs.push_back(make_program(algorithm, schedule.plan, view, rank));
+  }
+  return schedule;
+}
+
 /// The same in the places that usual_view gives; ranks_fit says whether it gives any.
 inline Schedule make_schedule(const Algorithm& algorithm, int ranks, int root, std::uint64_t count = 1000,
                               std::uint64_t slot_bytes = 1 << 16, const Parameters& parameters = {}) {

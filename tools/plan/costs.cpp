@@ -55,6 +55,7 @@ std::string simulated_reason(const std::vector<Row>& rows) {
 /// The one that is chosen: by the user's word, by the tuning table's where it can be, else the quickest.
 std::string_view chosen(const Comparison& comparison, const std::vector<Row>& rows) {
   if (!comparison.wish.empty()) return comparison.wish;
+  if (!comparison.v_choice.empty()) return comparison.v_choice;
   const bool fits = std::any_of(rows.begin(), rows.end(),
                                 [&](const Row& row) { return comparison.measured == row.candidate.algorithm->name; });
   return fits ? comparison.measured : rows[0].candidate.algorithm->name;
@@ -76,6 +77,10 @@ std::string reason_of_first(const std::vector<Row>& rows) {
 /// Why that one is chosen.
 std::string reason(const Comparison& comparison, const std::vector<Row>& rows) {
   if (!comparison.wish.empty()) return fmt::format("{} is chosen: --algorithm says so", comparison.wish);
+  if (!comparison.v_choice.empty() && comparison.v_choice != rows[0].candidate.algorithm->name) {
+    return fmt::format("{} is chosen: ranks go by the mean of the counts that all of them know, as a power of two",
+                       comparison.v_choice);
+  }
   if (comparison.measured.empty()) return reason_of_first(rows);
   if (chosen(comparison, rows) == comparison.measured) {
     return fmt::format("{} is chosen: the tuning table says that it was quickest here", comparison.measured);
@@ -91,7 +96,7 @@ void tell(const Comparison& comparison, const Row& row, bool simulates, bool is_
   output.line(line + fmt::format(" {:>12.2f} {:>12.2f} {:>12.2f} {:>12.2f}", c.seconds * 1e6, c.latency_seconds * 1e6,
                                  c.transfer_seconds * 1e6, c.reduction_seconds * 1e6));
   program::JsonObject record;
-  record.add("collective", std::string(name_of(comparison.problem.collective)));
+  record.add("collective", std::string(kind_of(comparison.problem)));
   record.add("algorithm", std::string(c.algorithm->name)).add("ranks", std::int64_t{comparison.problem.ranks});
   record.add("seconds", row.seconds()).add("latency_seconds", c.latency_seconds);
   record.add("transfer_seconds", c.transfer_seconds).add("reduction_seconds", c.reduction_seconds);
@@ -106,10 +111,10 @@ int tell_costs(const Comparison& comparison, const Simulation& simulation, progr
   const Problem& problem = comparison.problem;
   const Terms terms = terms_of(simulation.view);
   const bool simulates = simulation.network != nullptr;
-  output.line(fmt::format(
-      "{} of {} bytes a block on {} ranks{}; latency {:.2f} us, {:.2f} GB/s a link, {:.2f} GB/s reduced",
-      name_of(problem.collective), problem.count * element_bytes(problem.type), problem.ranks,
-      simulates ? " of " + simulation.network_name : "", terms.alpha * 1e6, 1e-9 / terms.beta, 1e-9 / terms.gamma));
+  output.line(fmt::format("{} of {} on {} ranks{}; latency {:.2f} us, {:.2f} GB/s a link, {:.2f} GB/s reduced",
+                          kind_of(problem), blocks_text(problem, simulation.blocks), problem.ranks,
+                          simulates ? " of " + simulation.network_name : "", terms.alpha * 1e6, 1e-9 / terms.beta,
+                          1e-9 / terms.gamma));
   output.line("constants: " + comparison.constants);
   output.line(fmt::format("{:<22}{} {:>12} {:>12} {:>12} {:>12}", "algorithm",
                           simulates ? fmt::format(" {:>12}", "simulated us") : "", simulates ? "model us" : "total us",

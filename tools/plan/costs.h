@@ -12,12 +12,13 @@ namespace tutti::plan_tool {
 
 /// What is compared, and by which wishes.
 struct Comparison {
-  const Problem& problem;
+  const Problem& problem;     ///< of a v-variant, with its blocks' mean in the place of `count`
   std::uint32_t lanes = 0;    ///< 0 leaves the choice to the algorithm
   std::uint64_t slot_bytes;   ///< of every link
   std::string wish;           ///< the algorithm that the user named, or empty
   std::string_view measured;  ///< the one that a tuning table says was quickest, or empty
   std::string constants;      ///< where they come from, for people
+  std::string_view v_choice;  ///< of a v-variant, what ranks choose, who go by less than the mean; else empty
 };
 
 /// Tells what every algorithm takes and which one is chosen. Without a network that is the cost model's say. On a network,

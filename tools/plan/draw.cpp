@@ -11,16 +11,18 @@
 #include "src/executors/simulator/simulator.h"
 #include "src/program/files.h"
 #include "tools/plan/schedule_svg.h"
+#include "tools/plan/simulate.h"
 
 namespace tutti::plan_tool {
 namespace {
 
 /// Moves of all ranks and passes.
-std::uint64_t moves_of(const Schedule& schedule) {
+std::uint64_t moves_of(const Schedule& schedule, const DividedBlocks& blocks) {
   std::uint64_t steps = 0;
   for (const Program& program : schedule.programs) steps += program.steps.size();
   if (schedule.plan.window == 0) return steps;  // the simulator says what is wrong with that
-  const std::uint64_t passes = schedule.plan.passes(schedule.plan.problem.count);
+  const Problem& problem = schedule.plan.problem;
+  const std::uint64_t passes = schedule.plan.passes(problem.irregular ? blocks.longest() : problem.count);
   return passes > UINT64_MAX / std::max<std::uint64_t>(1, steps) ? UINT64_MAX : steps * passes;
 }
 
@@ -46,25 +48,29 @@ std::string too_large_to_draw(int ranks, std::uint64_t moves) {
                      kMostRanksDrawn, kMostMovesDrawn, what);
 }
 
-int draw_schedule(const Schedule& schedule, const View& view, const std::string& file, program::Output& output) {
-  std::string wrong = too_large_to_draw(schedule.plan.problem.ranks, moves_of(schedule));
+int draw_schedule(const Schedule& schedule, const View& view, const DividedBlocks& blocks, const std::string& file,
+                  program::Output& output) {
+  std::string wrong = too_large_to_draw(schedule.plan.problem.ranks, moves_of(schedule, blocks));
   if (wrong.empty()) wrong = program::check_writable("--svg", file);
   if (!wrong.empty()) return output.fail(static_cast<int>(program::kWrongUse), wrong);
   SimulatorConfig config;
   config.view = view;
   config.timeline = true;
+  config.irregular = blocks.all();
   config.credit = link_credit(schedule.plan);
   const SimulatorReport report = simulate(schedule.plan, schedule.programs, config);
   if (report.verdict != SimulatorReport::Verdict::completed) {
     return output.fail(static_cast<int>(program::kWrongData), "not completed: " + report.why);
   }
-  const SvgDrawing drawing = schedule_svg(schedule.plan, schedule.programs, report, links_text(view));
+  const Problem& problem = schedule.plan.problem;
+  const std::string network = links_text(view) + (problem.irregular ? "; " + blocks_text(problem, blocks) : "");
+  const SvgDrawing drawing = schedule_svg(schedule.plan, schedule.programs, report, network);
   const int code = output.file(file, drawing.svg);
   if (code != static_cast<int>(program::kGood)) return code;
   output.line(fmt::format("{} moves and {} messages are drawn in {}", report.steps.size(), report.messages, file));
   program::JsonObject record;
-  record.add("svg", file).add("collective", name_of(schedule.plan.problem.collective));
-  record.add("algorithm", schedule.plan.algorithm).add("ranks", std::int64_t{schedule.plan.problem.ranks});
+  record.add("svg", file).add("collective", kind_of(problem));
+  record.add("algorithm", schedule.plan.algorithm).add("ranks", std::int64_t{problem.ranks});
   record.add("moves", std::uint64_t{report.steps.size()}).add("messages", report.messages).add("seconds", report.seconds);
   output.record(record);
   return output.result(static_cast<int>(program::kGood));

@@ -12,7 +12,6 @@
 #include "src/program/files.h"
 #include "src/program/options.h"
 #include "src/program/output.h"
-#include "src/reduction/reduction.h"
 #include "src/schedule/msccl_file.h"
 #include "src/schedule/msccl_xml.h"
 #include "src/schedule/text.h"
@@ -25,6 +24,7 @@
 #include "tools/plan/costs.h"
 #include "tools/plan/draw.h"
 #include "tools/plan/networks.h"
+#include "tools/plan/problem.h"
 #include "tools/plan/simulate.h"
 #include "tools/plan/simulated_choices.h"
 #include "tools/plan/synthesize.h"
@@ -41,16 +41,13 @@ using namespace tutti;
 constexpr std::uint64_t slot_bytes = 256 * 1024;
 constexpr std::uint64_t least_slice = 128;
 constexpr std::uint64_t most_slice = std::uint64_t{1} << 30;
-/// Steps of all ranks' programs that are held at once: some gigabytes.
-constexpr double most_steps = 2e7;
 constexpr std::int64_t most_ranks = 1 << 20;
 
 struct Request {
   std::string command;
-  std::string collective = "all_reduce";
+  plan_tool::ProblemWords problem;
   std::string algorithm;
-  std::string type = "float32";
-  std::string op = "sum";
+  std::string division = "even";
   std::string schedule;
   std::string output;
   std::string topology;
@@ -63,13 +60,8 @@ struct Request {
   std::string torus;
   std::int64_t machines = 1;
   std::int64_t cores = 0;
-  std::int64_t ranks = 4;
-  std::int64_t root = 0;
   std::int64_t rank = -1;
   std::int64_t lanes = 0;
-  std::int64_t local_operands = 1;
-  bool one_fold = false;
-  std::uint64_t bytes = std::uint64_t{1} << 20;
   std::uint64_t slice = slot_bytes;
   bool one_collective = false;  ///< --collective was given
 };
@@ -77,22 +69,30 @@ struct Request {
 void declare(program::Options& options, Request& request) {
   options.positional("COMMAND", &request.command, "one of show, verify, cost, simulate and synthesize", true,
                      {"show", "verify", "cost", "simulate", "synthesize"});
-  options.text("--collective", &request.collective, "NAME",
-               "all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, gather, scatter or barrier");
+  options.text("--collective", &request.problem.collective, "NAME",
+               "all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, gather, scatter or barrier; or a "
+               "v-variant, whose blocks have lengths of their own: all_gather_v, reduce_scatter_v, all_to_all_v, gather_v, "
+               "scatter_v");
   options.text("--algorithm", &request.algorithm, "NAME",
                "the algorithm, of those that cost lists; without it, the one that selection chooses");
-  options.integer("--ranks", &request.ranks, 1, most_ranks,
+  options.integer("--ranks", &request.problem.ranks, 1, most_ranks,
                   "number of ranks; on a --topology, all its endpoints unless given");
-  options.integer("--root", &request.root, 0, most_ranks - 1, "root of a broadcast, reduce, gather or scatter");
+  options.integer("--root", &request.problem.root, 0, most_ranks - 1, "root of a broadcast, reduce, gather or scatter");
   options.integer("--rank", &request.rank, 0, most_ranks - 1, "show: this rank's program alone");
   options.integer("--lanes", &request.lanes, 0, 64, "lanes; 0 leaves the choice to the algorithm");
-  options.size("--bytes", &request.bytes, "bytes of one block, as the API counts");
+  options.size("--bytes", &request.problem.bytes, "bytes of one block, as the API counts; of a v-variant, on average");
+  options.text("--division", &request.division, "NAME",
+               "simulate, cost, show --svg: how a v-variant's elements are divided into blocks: " +
+                   listing(division_names()) + "; by default even. Proofs hold for every division");
   options.size("--slice", &request.slice, "bytes of the longest message: longer chunks go in several passes");
-  options.text("--type", &request.type, "NAME", "element type");
-  options.text("--op", &request.op, "NAME", "operator");
-  options.flag("--one-fold", &request.one_fold,
+  options.text("--type", &request.problem.type, "NAME", "element type: one of the API's, or opaqueN for N bytes");
+  options.text("--op", &request.problem.op, "NAME",
+               "operator: one of the API's, pre_mul_sum or user_defined; add --one-fold where that does not commute");
+  options.text("--accumulate", &request.problem.accumulate, "NAME",
+               "float32: sums of shorter floats are rounded once, and so are one fold");
+  options.flag("--one-fold", &request.problem.one_fold,
                "algorithms alone that fold all ranks' operands at once, in rank order, as reproducible sums do");
-  options.integer("--local-operands", &request.local_operands, 1, most_total_operands,
+  options.integer("--local-operands", &request.problem.local_operands, 1, most_total_operands,
                   "operands that each rank folds, of an all_reduce or reduce; several go by --one-fold");
   options.text("--schedule", &request.schedule, "FILE",
                "show, verify, simulate: a schedule as `show` prints it, instead of an algorithm");
@@ -129,6 +129,8 @@ void declare(program::Options& options, Request& request) {
                   "all choices for 8 ranks, for a spreadsheet, --tuning or TUTTI_TUNING");
   options.example("tutti-plan simulate --algorithm ring --ranks 8 --trace ring.json",
                   "its time and traffic, and a timeline");
+  options.example("tutti-plan simulate --collective all_to_all_v --division skewed --ranks 8",
+                  "traffic of blocks that differ in length");
   options.example("tutti-plan verify --msccl allreduce.xml", "the proof of somebody else's schedule, or who is wrong");
   options.example(
       "tutti-plan simulate --algorithm ring --topology fat_tree:8x16,oversubscription=4 --link-load-svg load.svg",
@@ -145,15 +147,14 @@ int refuse(program::Output& output, const std::string& sentence) {
 
 /// What is too much for `synthesize`, which simulates every pass of many drafts.
 constexpr std::uint64_t most_synthesized = std::uint64_t{1} << 30;
-/// Elements of a block, and ranks, that schedules and the verifier take.
-constexpr std::uint64_t most_elements = std::uint64_t{1} << 42;
+/// Ranks that the verifier takes.
 constexpr std::int64_t most_proved = 65536;
 
 /// The same for `synthesize`.
 std::optional<std::string> wrong_with_synthesis(const Request& request, const program::Options& options) {
   if (request.topology.empty()) return "`synthesize` makes a schedule for a machine; give its file by --topology";
-  if (request.collective != "all_reduce") return "`synthesize` makes all-reduces; leave out --collective";
-  if (request.bytes > most_synthesized) {
+  if (request.problem.collective != "all_reduce") return "`synthesize` makes all-reduces; leave out --collective";
+  if (request.problem.bytes > most_synthesized) {
     return "`synthesize` simulates every draft to its end, which takes too long above 1G; give --bytes up to that: what "
            "is best there is best for more";
   }
@@ -165,15 +166,23 @@ std::optional<std::string> wrong_with_synthesis(const Request& request, const pr
   return std::nullopt;
 }
 
+std::string said_already(const std::string& option, const char* file) {
+  return fmt::format("{} is what {} says already; leave it out", option, file);
+}
+
 /// The same where a file says what the schedule is: it says more than that.
 std::optional<std::string> wrong_with_file(const Request& request, const program::Options& options) {
   const char* const said_by = request.schedule.empty() ? "--msccl" : "--schedule";
+  if (!request.msccl.empty() && options.given("--division"))
+    return "--division is of v-variants, and MSCCL files have none; leave it out";
   for (const std::string& name : options.given()) {
+    // Of an irregular schedule they say what it does not.
+    if (request.msccl.empty() && (name == "--division" || name == "--bytes")) continue;
     const bool of_both = name == "COMMAND" || name == said_by || name == "--trace" || name == "--topology" ||
                          name == "--link-load-svg" || name == "--svg" || name == "--rank";
     const bool of_msccl = name == "--bytes" || name == "--slice" || name == "--type" || name == "--op";
     if (of_both || (request.schedule.empty() && of_msccl)) continue;
-    return fmt::format("{} is what {} says already; leave it out", name, said_by);
+    return said_already(name, said_by);
   }
   return std::nullopt;
 }
@@ -189,6 +198,7 @@ const std::vector<Belongs>& belongings() {
                                              {"--output", {"synthesize"}},
                                              {"--topology", {"simulate", "cost", "synthesize"}},
                                              {"--csv", {"cost"}},
+                                             {"--division", {"simulate", "cost", "show"}},
                                              {"--slice", {"show", "verify", "simulate", "cost"}},
                                              {"--svg", {"show"}},
                                              {"--rank", {"show"}},
@@ -208,6 +218,30 @@ std::optional<std::string> misplaced(const Request& request, const program::Opti
   return std::nullopt;
 }
 
+/// The same of --division, and of v-variants where it would matter.
+std::optional<std::string> wrong_with_division(const Request& request, const program::Options& options) {
+  const std::string& collective = request.problem.collective;
+  const bool is_v_variant = collective_of_v_variant(collective).has_value();
+  if (is_v_variant && !request.csv.empty()) {
+    return fmt::format(
+        "--csv writes choices by collective, which v-variants go by, too; leave it out, or give --collective {}",
+        name_of(*collective_of_v_variant(collective)));
+  }
+  if (!options.given("--division")) return std::nullopt;
+  if (divisions_named(request.division).size() != 1) {
+    return fmt::format("there is no division \"{}\"; choose from {}", request.division, listing(division_names()));
+  }
+  if (request.command == "show" && request.svg.empty())
+    return "`show` prints what is the same for every division; leave out --division, or draw one by --svg";
+  if (request.command == "cost" && request.topology.empty())
+    return "without a --topology `cost` knows blocks of one length alone; leave out --division, or `simulate`";
+  if (!request.schedule.empty() || !request.msccl.empty() || is_v_variant) return std::nullopt;
+  return fmt::format(
+      "--division is of v-variants, and blocks of {} have one length; leave it out, or give --collective "
+      "all_gather_v, reduce_scatter_v, all_to_all_v, gather_v or scatter_v",
+      collective);
+}
+
 /// What is wrong with the options: they belong to another command, or to no other that was given.
 std::optional<std::string> wrong_with(const Request& request, const program::Options& options) {
   if (auto sentence = misplaced(request, options)) return sentence;
@@ -215,8 +249,9 @@ std::optional<std::string> wrong_with(const Request& request, const program::Opt
   const bool places = options.given("--machines") || options.given("--torus") || options.given("--cores");
   const std::pair<bool, std::string> wrongs[] = {
       {!request.topology.empty() && places, "--topology says where ranks are; leave out --machines, --torus and --cores"},
-      {request.command == "verify" && request.ranks > most_proved,
-       fmt::format("`verify` takes up to {} ranks, and not {}; take fewer, or `simulate`", most_proved, request.ranks)},
+      {request.command == "verify" && request.problem.ranks > most_proved,
+       fmt::format("`verify` takes up to {} ranks, and not {}; take fewer, or `simulate`", most_proved,
+                   request.problem.ranks)},
       {!request.link_load_svg.empty() && request.topology.empty(),
        "--link-load-svg draws the links of a network that `simulate` is given by --topology"},
       {request.slice < least_slice || request.slice > most_slice,
@@ -231,89 +266,9 @@ std::optional<std::string> wrong_with(const Request& request, const program::Opt
   for (const auto& [is_so, sentence] : wrongs) {
     if (is_so) return sentence;
   }
+  if (auto sentence = wrong_with_division(request, options)) return sentence;
   if (request.schedule.empty() && request.msccl.empty()) return std::nullopt;
   return wrong_with_file(request, options);
-}
-
-Status unknown(const char* what, const std::string& name, const std::vector<std::string>& known) {
-  return {TUTTI_INVALID_ARGUMENT,
-          fmt::format("there is no {} \"{}\"; choose from {}", what, name, program::listing(known))};
-}
-
-/// What the type has instead of the operator, or else who has the operator.
-Status no_fold(const Request& request, tutti_type type, tutti_op op) {
-  std::vector<std::string> names;
-  for (const std::string& name : op_names()) {
-    if (find_fold(type, *op_of(name)) != nullptr) names.push_back(name);
-  }
-  const bool of_type = !names.empty();
-  for (const std::string& name : type_names()) {
-    if (!of_type && find_fold(*type_of(name), op) != nullptr) names.push_back(name);
-  }
-  const std::string instead = names.empty()
-                                  ? std::string("no type has it yet")
-                                  : fmt::format("{} has {}", of_type ? request.type : request.op, program::listing(names));
-  return {TUTTI_INVALID_ARGUMENT, fmt::format("there is no {} of {}; {}", request.op, request.type, instead)};
-}
-
-/// Whether the collective may be asked for one fold, and the ranks have so many operands.
-Status check_fold(const Request& request, Collective collective) {
-  if (request.one_fold && !reduces(collective)) {
-    return {TUTTI_INVALID_ARGUMENT,
-            fmt::format("{} folds nothing; leave --one-fold out, or give another --collective", name_of(collective))};
-  }
-  if (request.local_operands == 1) return {};
-  if (!takes_several_operands(collective)) {
-    return {TUTTI_INVALID_ARGUMENT,
-            fmt::format("{} has no more than one operand a rank; leave --local-operands out, or give all_reduce or reduce",
-                        name_of(collective))};
-  }
-  if (request.local_operands * request.ranks <= most_total_operands) return {};
-  return {TUTTI_INVALID_ARGUMENT, fmt::format("--local-operands {} of {} ranks are more than {} operands; give fewer",
-                                              request.local_operands, request.ranks, most_total_operands)};
-}
-
-Result<Problem> problem_of(const Request& request) {
-  const auto collective = collective_of(request.collective);
-  const auto type = type_of(request.type);
-  const auto op = op_of(request.op);
-  if (!collective) return unknown("collective", request.collective, collective_names());
-  if (!type || element_bytes(*type) == 0) return unknown("element type", request.type, type_names());
-  if (!op) return unknown("operator", request.op, op_names());
-  if (reduces(*collective) && find_fold(*type, *op) == nullptr) return no_fold(request, *type, *op);
-  if (Status status = check_fold(request, *collective); !status.ok()) return status;
-  if (request.root >= request.ranks) {
-    return Status(TUTTI_INVALID_ARGUMENT, fmt::format("root {} is outside {} ranks; choose 0 to {}", request.root,
-                                                      request.ranks, request.ranks - 1));
-  }
-  const std::size_t element = element_bytes(*type);
-  if (*collective != Collective::barrier && request.bytes % element != 0) {
-    const std::uint64_t below = request.bytes / element * element;
-    return Status(
-        TUTTI_INVALID_ARGUMENT,
-        fmt::format("--bytes {} is no whole number of elements of {}, {} bytes each; give {}{}, or another --type",
-                    request.bytes, request.type, element, below == 0 ? "" : fmt::format("{} or ", below), below + element));
-  }
-  if (request.bytes / element > most_elements) {
-    return Status(TUTTI_INVALID_ARGUMENT, fmt::format("--bytes {} are {} elements of {}, and a schedule takes up to 2^42; "
-                                                      "give fewer",
-                                                      request.bytes, request.bytes / element, request.type));
-  }
-  Problem problem;
-  problem.collective = *collective;
-  problem.type = *type;
-  problem.op = reduces(*collective) ? *op : TUTTI_SUM;
-  problem.root = rooted(*collective) ? static_cast<std::int32_t>(request.root) : 0;
-  problem.ranks = static_cast<std::int32_t>(request.ranks);
-  problem.count = request.bytes / element;
-  problem.local_operands = static_cast<std::uint32_t>(request.local_operands);
-  problem.one_fold = request.one_fold || request.local_operands > 1;
-  if (*collective == Collective::barrier) {
-    problem.type = TUTTI_UINT8;
-    problem.op = TUTTI_MAX;
-    problem.count = 1;
-  }
-  return problem;
 }
 
 /// The table that the request names; an empty one where it names none.
@@ -356,11 +311,11 @@ Result<Schedule> make_schedule(const Candidate& choice, const Problem& problem, 
   Schedule schedule;
   schedule.plan = make_plan(*choice.algorithm, problem, view, choice.parameters, slice);
   const auto of_one = make_program(*choice.algorithm, schedule.plan, view, problem.ranks / 2).steps.size();
-  if (const double steps = static_cast<double>(of_one) * problem.ranks; steps > most_steps) {
+  if (const double steps = static_cast<double>(of_one) * problem.ranks; steps > plan_tool::most_held_steps) {
     return Status(TUTTI_INVALID_ARGUMENT,
                   fmt::format("the programs of {} ranks of {} have about {:.1e} steps, more than the {:.0e} that memory is "
                               "asked for; take fewer ranks, or `simulate` or `show --rank`, which make them one by one",
-                              problem.ranks, choice.algorithm->name, steps, most_steps));
+                              problem.ranks, choice.algorithm->name, steps, plan_tool::most_held_steps));
   }
   for (int r = 0; r < problem.ranks; ++r)
     schedule.programs.push_back(make_program(*choice.algorithm, schedule.plan, view, r));
@@ -425,16 +380,15 @@ int show_one(const Request& request, const Plan& plan, const ProgramOf& program_
   return show_text(print_program(program_of(rank), rank), output);
 }
 
-/// seconds: what selection expects, where it was asked.
+/// A plan's traffic is told where it knows its blocks. seconds: what selection expects, where it was asked.
 int prove(const Schedule& schedule, std::optional<double> seconds, program::Output& output) {
   const Plan& plan = schedule.plan;
   const Verdict verdict = verify(plan, schedule.programs);
   if (!verdict.proved()) return output.fail(static_cast<int>(program::kWrongData), "not proved: " + verdict.fault.text());
-  const double per_rank = bytes_sent(schedule) / plan.problem.ranks;
-  output.line(
-      fmt::format("proved: {} by {} on {} ranks", name_of(plan.problem.collective), plan.algorithm, plan.problem.ranks));
-  output.line(
-      fmt::format("  every output element is the promised combination, out of place and in place, for every count;"));
+  const bool irregular = plan.problem.irregular;
+  output.line(fmt::format("proved: {} by {} on {} ranks", kind_of(plan.problem), plan.algorithm, plan.problem.ranks));
+  output.line(fmt::format("  every output element is the promised combination, out of place and in place, for every {};",
+                          irregular ? "division into blocks" : "count"));
   output.line(
       fmt::format("  messages pair up, nothing is overwritten that may still be read, no deadlock at a credit of {}",
                   plan.shape.credit));
@@ -445,19 +399,32 @@ int prove(const Schedule& schedule, std::optional<double> seconds, program::Outp
                             verdict.proof.rank_order ? ", folded in rank order" : ""));
   }
   program::JsonObject record;
-  record.add("verdict", std::string("proved")).add("collective", std::string(name_of(plan.problem.collective)));
+  record.add("verdict", std::string("proved")).add("collective", std::string(kind_of(plan.problem)));
   record.add("algorithm", plan.algorithm).add("ranks", std::int64_t{plan.problem.ranks});
   record.add("lanes", static_cast<std::int64_t>(plan.shape.lanes))
       .add("steps", static_cast<std::int64_t>(verdict.proof.steps));
   record.add("messages", static_cast<std::int64_t>(verdict.proof.messages));
-  record.add("bytes_per_rank", per_rank).add_json("seconds", seconds ? fmt::format("{}", *seconds) : "null");
+  if (irregular) {
+    record.add_json("bytes_per_rank", "null");
+  } else {
+    record.add("bytes_per_rank", bytes_sent(schedule) / plan.problem.ranks);
+  }
+  record.add_json("seconds", seconds ? fmt::format("{}", *seconds) : "null");
   output.record(record);
   return output.result(static_cast<int>(program::kGood));
 }
 
-/// network: the one that was named, if any; outlives what is returned.
-plan_tool::Simulation simulation_of(const Request& request, View view, const plan_tool::NamedNetwork& network) {
-  return {std::move(view), network.network.get(), network.name, request.trace, request.link_load_svg};
+/// network: the one that was named, if any; outlives what is returned. blocks: of an irregular problem.
+plan_tool::Simulation simulation_of(const Request& request, View view, const plan_tool::NamedNetwork& network,
+                                    plan_tool::DividedBlocks blocks = {}) {
+  return {std::move(view), network.network.get(), network.name, request.trace, request.link_load_svg, std::move(blocks)};
+}
+
+/// The blocks of a call of the problem, where they matter to the command.
+Result<plan_tool::DividedBlocks> blocks_for(const Request& request, const Problem& problem) {
+  const bool matter = request.command == "simulate" || request.command == "cost" || !request.svg.empty();
+  if (!matter) return plan_tool::DividedBlocks();
+  return plan_tool::blocks_of_call(request.problem, problem, divisions_named(request.division).at(0));
 }
 
 /// Writes the choices of all collectives, or of the one that was asked for. Returns kGood, or the code of an error that has
@@ -479,26 +446,31 @@ int write_choices(const Request& request, const Problem& problem, const Tuning& 
   return code;
 }
 
-int cost(const Request& request, const Problem& problem, const View& view, const Tuning& tuning,
-         const plan_tool::NamedNetwork& network, program::Output& output) {
+int cost(const Request& request, Problem problem, const Candidate& choice, const Tuning& tuning,
+         const plan_tool::Simulation& simulation, program::Output& output) {
   std::string constants = request.tuning.empty() ? "built-in estimates" : request.tuning;
+  const View& view = simulation.view;
   const std::vector<std::string> unsaid = tuning.unsaid_links(view);
   if (!request.tuning.empty() && !unsaid.empty()) {
     constants += fmt::format(", which says nothing of {}: built-in estimates", fmt::join(unsaid, ", "));
   }
-  if (network.network)
+  if (simulation.network != nullptr)
     constants = "the network's links" + (request.tuning.empty() ? "" : ", and what else is in " + request.tuning);
   if (view.oversubscription > 1) constants += fmt::format(", {} ranks to a core", view.oversubscription);
-  return plan_tool::tell_costs({problem, static_cast<std::uint32_t>(request.lanes), request.slice, request.algorithm,
-                                tuning.use(problem), constants},
-                               simulation_of(request, view, network), output);
+  const std::string_view measured = tuning.use(problem);
+  const std::string_view v_choice = problem.irregular ? choice.algorithm->name : std::string_view();
+  if (problem.irregular) problem.count = simulation.blocks.mean() * std::max<std::uint32_t>(1, problem.opaque);
+  return plan_tool::tell_costs(
+      {problem, static_cast<std::uint32_t>(request.lanes), request.slice, request.algorithm, measured, constants, v_choice},
+      simulation, output);
 }
 
 /// `show`, `verify` or `simulate`; the last of a schedule that is proved. seconds: what selection expects, where it was
 /// asked.
-int tell(const Request& request, const Schedule& schedule, const View& view, const plan_tool::NamedNetwork& network,
+int tell(const Request& request, const Schedule& schedule, const plan_tool::Simulation& simulation,
          std::optional<double> seconds, program::Output& output) {
-  if (!request.svg.empty()) return plan_tool::draw_schedule(schedule, view, request.svg, output);
+  if (!request.svg.empty())
+    return plan_tool::draw_schedule(schedule, simulation.view, simulation.blocks, request.svg, output);
   if (request.command == "show" && request.rank < 0)
     return show_text(print_schedule(schedule.plan, schedule.programs), output);
   if (request.command == "show") {
@@ -506,15 +478,13 @@ int tell(const Request& request, const Schedule& schedule, const View& view, con
     return show_one(request, schedule.plan, program_of, output);
   }
   if (request.command == "verify") return prove(schedule, seconds, output);
-  return plan_tool::simulate_schedule(schedule, true, simulation_of(request, view, network), output);
+  return plan_tool::simulate_schedule(schedule, true, simulation, output);
 }
 
 /// Simulates a schedule that may be wrong: such a one, too, may come to an end, and its time is of use to who mends it.
-int simulate_unproved(const Request& request, const Schedule& schedule, const plan_tool::NamedNetwork& network,
-                      program::Output& output) {
+int simulate_unproved(const Schedule& schedule, const plan_tool::Simulation& simulation, program::Output& output) {
   const Verdict verdict = verify(schedule.plan, schedule.programs);
-  const View view = flat_view(schedule.plan.problem.ranks);
-  const int told = plan_tool::simulate_schedule(schedule, verdict.proved(), simulation_of(request, view, network), output);
+  const int told = plan_tool::simulate_schedule(schedule, verdict.proved(), simulation, output);
   if (verdict.proved() || told != static_cast<int>(program::kGood)) return told;
   return output.fail(static_cast<int>(program::kWrongData), "simulated, but not proved: " + verdict.fault.text());
 }
@@ -538,20 +508,21 @@ int tell_msccl(const Request& request, const plan_tool::NamedNetwork& network, p
     return refuse(output, fmt::format("{} is refused: {}", request.msccl, why));
   }
   Request asked = request;
-  asked.collective = name_of(file->collective);
-  asked.ranks = file->ranks;
-  asked.root = file->root;
-  const auto problem = problem_of(asked);
+  asked.problem.collective = name_of(file->collective);
+  asked.problem.ranks = file->ranks;
+  asked.problem.root = file->root;
+  const auto problem = plan_tool::problem_of(asked.problem);
   if (!problem.ok()) return refuse(output, problem.status().text());
   if (const std::string wrong = too_many(file->ranks, request.msccl, network); !wrong.empty()) {
     return refuse(output, wrong);
   }
-  return tell(request, file->schedule(*problem, request.slice), flat_view(file->ranks), network, std::nullopt, output);
+  const plan_tool::Simulation simulation = simulation_of(request, flat_view(file->ranks), network);
+  return tell(request, file->schedule(*problem, request.slice), simulation, std::nullopt, output);
 }
 
 /// The command on an algorithm. network: the one that was named, if any.
 int run_algorithm(const Request& request, const plan_tool::NamedNetwork& network, program::Output& output) {
-  const auto problem = problem_of(request);
+  const auto problem = plan_tool::problem_of(request.problem);
   if (!problem.ok()) return refuse(output, problem.status().text());
   if (request.command == "synthesize") {
     return plan_tool::synthesize_schedule(network, *problem, request.output, output);
@@ -563,13 +534,15 @@ int run_algorithm(const Request& request, const plan_tool::NamedNetwork& network
   if (!view.ok()) return refuse(output, view.status().text());
   const auto choice = choose(request, *problem, *view, *tuning);
   if (!choice.ok()) return refuse(output, choice.status().text());
+  auto blocks = blocks_for(request, *problem);
+  if (!blocks.ok()) return refuse(output, blocks.status().text());
+  const plan_tool::Simulation simulation = simulation_of(request, *view, network, std::move(*blocks));
   if (request.command == "cost") {
     // The file first: whoever reads the table may not read it to its end.
-    const int written = request.csv.empty()
-                            ? static_cast<int>(program::kGood)
-                            : write_choices(request, *problem, *tuning, simulation_of(request, *view, network), output);
+    const int written = request.csv.empty() ? static_cast<int>(program::kGood)
+                                            : write_choices(request, *problem, *tuning, simulation, output);
     if (written != static_cast<int>(program::kGood)) return written;
-    return cost(request, *problem, *view, *tuning, network, output);
+    return cost(request, *problem, *choice, *tuning, simulation, output);
   }
   if (!request.svg.empty()) {
     const std::string wrong = plan_tool::too_large_to_draw(problem->ranks, 0);
@@ -582,9 +555,30 @@ int run_algorithm(const Request& request, const plan_tool::NamedNetwork& network
   if (request.command != "simulate") {
     const auto schedule = make_schedule(*choice, *problem, *view, request.slice);
     if (!schedule.ok()) return refuse(output, schedule.status().text());
-    return tell(request, *schedule, *view, network, choice->seconds, output);
+    return tell(request, *schedule, simulation, choice->seconds, output);
   }
-  return plan_tool::simulate_algorithm(*choice->algorithm, plan, simulation_of(request, *view, network), output);
+  return plan_tool::simulate_algorithm(*choice->algorithm, plan, simulation, output);
+}
+
+/// The command on a schedule of --schedule. network: the one that was named, if any.
+int tell_schedule(const Request& request, const program::Options& options, const plan_tool::NamedNetwork& network,
+                  program::Output& output) {
+  const auto schedule = read_schedule(request.schedule);
+  if (!schedule.ok()) return refuse(output, schedule.status().text());
+  const Problem& problem = schedule->plan.problem;
+  for (const char* option : {"--division", "--bytes"}) {
+    if (!problem.irregular && options.given(option)) return refuse(output, said_already(option, "--schedule"));
+  }
+  if (problem.irregular && options.given("--bytes") && request.command != "simulate" && request.svg.empty())
+    return refuse(output, "--bytes is no matter to a v-variant's schedule; leave it out, or `simulate`");
+  if (const std::string wrong = too_many(problem.ranks, request.schedule, network); !wrong.empty()) {
+    return refuse(output, wrong);
+  }
+  auto blocks = blocks_for(request, problem);
+  if (!blocks.ok()) return refuse(output, blocks.status().text());
+  const plan_tool::Simulation simulation = simulation_of(request, flat_view(problem.ranks), network, std::move(*blocks));
+  if (request.command == "simulate") return simulate_unproved(*schedule, simulation, output);
+  return tell(request, *schedule, simulation, std::nullopt, output);
 }
 
 /// Tells the output which files it is about.
@@ -613,21 +607,15 @@ int run(const Request& given, const program::Options& options, program::Output& 
     if (!named.ok()) return refuse(output, named.status().text());
     network = *std::move(named);
     const int endpoints = network.network->endpoints();
-    if (!options.given("--ranks")) request.ranks = endpoints;
-    if (request.ranks > endpoints) {
+    if (!options.given("--ranks")) request.problem.ranks = endpoints;
+    if (request.problem.ranks > endpoints) {
       return refuse(output, fmt::format("--ranks {} are more than the {} endpoints of {}; take fewer or a larger network",
-                                        request.ranks, endpoints, request.topology));
+                                        request.problem.ranks, endpoints, request.topology));
     }
   }
   if (!request.msccl.empty()) return tell_msccl(request, network, output);
   if (request.schedule.empty()) return run_algorithm(request, network, output);
-  const auto schedule = read_schedule(request.schedule);
-  if (!schedule.ok()) return refuse(output, schedule.status().text());
-  if (const std::string wrong = too_many(schedule->plan.problem.ranks, request.schedule, network); !wrong.empty()) {
-    return refuse(output, wrong);
-  }
-  if (request.command == "simulate") return simulate_unproved(request, *schedule, network, output);
-  return tell(request, *schedule, flat_view(schedule->plan.problem.ranks), network, std::nullopt, output);
+  return tell_schedule(request, options, network, output);
 }
 
 }  // namespace

@@ -128,17 +128,23 @@ class ScheduleDrawing {
   double draw_captions(const std::string& network) {
     const Problem& problem = plan_.problem;
     caption(kMargin,
-            fmt::format("{} by {} on {} ranks{}", name_of(problem.collective), Canvas::fitted(plan_.algorithm, 60),
-                        problem.ranks, rooted(problem.collective) ? fmt::format(", root {}", problem.root) : ""),
+            fmt::format("{} by {} on {} ranks{}", kind_of(problem), Canvas::fitted(plan_.algorithm, 60), problem.ranks,
+                        rooted(problem.collective) ? fmt::format(", root {}", problem.root) : ""),
             kTitle, true);
     const double second = kMargin + kTitle * Canvas::kLine;
+    std::uint64_t passes = plan_.passes(problem.count);
+    if (problem.irregular) {  // whose counts are the call's
+      passes = 0;
+      for (const SimulatedStep& step : report_.steps) passes = std::max(passes, step.pass + 1);
+    }
+    const std::string blocks =
+        problem.irregular ? "blocks of" : fmt::format("{} bytes a block of", problem.count * element_bytes(problem.type));
     caption(second,
-            fmt::format("{} bytes a block of {}{}: {}, {} of {} bytes in all, {}; {} in virtual time",
-                        problem.count * element_bytes(problem.type), text_of(problem.type),
+            fmt::format("{} {}{}: {}, {} of {} bytes in all, {}; {} in virtual time", blocks, text_of(problem.type),
                         reduces(problem.collective) ? fmt::format(" by {}", text_of(problem.op)) : "",
                         plural(static_cast<std::int64_t>(report_.steps.size()), "move"),
                         plural(static_cast<std::int64_t>(report_.messages), "message"), report_.bytes,
-                        plan_.passes(problem.count) == 1 ? "1 pass" : fmt::format("{} passes", plan_.passes(problem.count)),
+                        passes == 1 ? "1 pass" : fmt::format("{} passes", passes),
                         time_text_within(report_.seconds, report_.seconds)),
             kCaption, false);
     const double third = second + kCaption * Canvas::kLine;

@@ -25,7 +25,7 @@ constexpr double most_steps = 1e9;
 constexpr int few_ranks = 8192;
 /// From a rank to another, some 75 to 150 bytes each.
 constexpr double most_links = 2.5e7;
-/// The same where algorithms are compared, and ranks of such a comparison: a second's each, about.
+/// The same as most_steps where algorithms are compared, and ranks of such a comparison: a second's each, about.
 constexpr double most_compared_steps = 1e6;
 constexpr int most_compared_ranks = 1024;
 /// Passes from which on the pace shows.
@@ -92,7 +92,13 @@ SimulatorConfig config_for(const Plan& plan, const Simulation& simulation) {
   config.view = simulation.view;
   config.network = simulation.network;
   config.credit = link_credit(plan);
+  config.irregular = simulation.blocks.all();
   return config;
+}
+
+/// Elements of the longest block.
+std::uint64_t longest_count(const Problem& problem, const DividedBlocks& blocks) {
+  return problem.irregular ? blocks.longest() : problem.count;
 }
 
 void tell(const Plan& plan, const Simulation& simulation, const SimulatorReport& report, program::Output& output) {
@@ -104,11 +110,11 @@ void tell(const Plan& plan, const Simulation& simulation, const SimulatorReport&
     most.ingress = std::max(most.ingress, rank.ingress);
   }
   const bool on_network = simulation.network != nullptr;
-  output.line(fmt::format("{} by {} on {} ranks{}, {} bytes a block: {} in virtual time", name_of(problem.collective),
-                          plan.algorithm, problem.ranks, on_network ? " of " + simulation.network_name : "",
-                          problem.count * element_bytes(problem.type), exact_time_text(report.seconds)));
+  output.line(fmt::format("{} by {} on {} ranks{}, {}: {} in virtual time", kind_of(problem), plan.algorithm, problem.ranks,
+                          on_network ? " of " + simulation.network_name : "", blocks_text(problem, simulation.blocks),
+                          exact_time_text(report.seconds)));
   output.line(fmt::format("  {} messages of {} bytes in all, {} passes, credit {}", report.messages, report.bytes,
-                          plan.passes(problem.count), link_credit(plan)));
+                          plan.passes(longest_count(problem, simulation.blocks)), link_credit(plan)));
   if (!on_network) {
     output.line(fmt::format("  the busiest rank's processor works for {}, egress for {}, ingress for {}",
                             exact_time_text(most.processor), exact_time_text(most.egress), exact_time_text(most.ingress)));
@@ -145,9 +151,8 @@ std::string loads_json(const Network& network, const SimulatorReport& report) {
 void record(const Subject& subject, const Simulation& simulation, const SimulatorReport& report, program::Output& output) {
   const Plan& plan = subject.plan;
   program::JsonObject record;
-  record.add("verdict", subject.verdict)
-      .add("collective", name_of(plan.problem.collective))
-      .add("algorithm", plan.algorithm);
+  record.add("verdict", subject.verdict).add("collective", kind_of(plan.problem)).add("algorithm", plan.algorithm);
+  if (plan.problem.irregular) record.add("division", name_of(simulation.blocks.division()));
   record.add("ranks", std::int64_t{plan.problem.ranks}).add("lanes", std::int64_t{plan.shape.lanes});
   record.add("steps", subject.steps).add("messages", report.messages);
   record.add("bytes_per_rank", static_cast<double>(report.bytes) / plan.problem.ranks);
@@ -183,7 +188,7 @@ int simulate_subject(const Subject& subject, const Simulation& simulation, progr
     return output.fail(static_cast<int>(program::kWrongData), "not completed: " + report.why);
   }
   if (!simulation.link_load_svg.empty()) {
-    const std::string title = fmt::format("{} by {} on {} ranks of {}", name_of(subject.plan.problem.collective),
+    const std::string title = fmt::format("{} by {} on {} ranks of {}", kind_of(subject.plan.problem),
                                           subject.plan.algorithm, subject.plan.problem.ranks, simulation.network_name);
     written = output.file(simulation.link_load_svg, link_load_svg(title, *simulation.network, report).svg);
     if (written != static_cast<int>(program::kGood)) return written;
@@ -234,7 +239,34 @@ Result<ProgramClasses> cast_for(const Algorithm& algorithm, const Plan& plan, co
   return classify_programs(plan, program_of, symmetry);
 }
 
+/// All ranks' programs of an irregular plan, each simulated by itself; or the sentence that says that they would be more
+/// than memory holds, or take more steps than `limit`.
+Result<std::vector<Program>> programs_for(const Algorithm& algorithm, const Plan& plan, const Simulation& simulation,
+                                          double limit) {
+  std::vector<Program> programs;
+  double steps = 0;
+  for (int r = 0; r < plan.problem.ranks; ++r) {
+    programs.push_back(make_program(algorithm, plan, simulation.view, r));
+    steps += static_cast<double>(programs.back().steps.size());
+    const double expected = steps / (r + 1) * plan.problem.ranks;
+    const double all = expected * static_cast<double>(std::max<std::uint64_t>(1, plan.passes(simulation.blocks.longest())));
+    if (expected <= most_held_steps && all <= limit) continue;
+    return Status(
+        TUTTI_INVALID_ARGUMENT,
+        fmt::format("{} by {} on {} ranks takes about {:.1e} steps in programs that have {:.1e}, more than the "
+                    "{:.0e} and {:.0e} that v-variants are simulated with; take fewer ranks or bytes",
+                    kind_of(plan.problem), plan.algorithm, plan.problem.ranks, all, expected, limit, most_held_steps));
+  }
+  return programs;
+}
+
 }  // namespace
+
+std::string blocks_text(const Problem& problem, const DividedBlocks& blocks) {
+  const std::uint64_t element = problem.irregular && problem.opaque != 0 ? problem.opaque : element_bytes(problem.type);
+  if (!problem.irregular) return fmt::format("{} bytes a block", problem.count * element);
+  return fmt::format("{} bytes a block on average, division {}", blocks.mean() * element, name_of(blocks.division()));
+}
 
 int simulate_schedule(const Schedule& schedule, bool proved, const Simulation& simulation, program::Output& output) {
   std::uint64_t steps = 0;
@@ -247,6 +279,11 @@ int simulate_schedule(const Schedule& schedule, bool proved, const Simulation& s
 
 int simulate_algorithm(const Algorithm& algorithm, const Plan& plan, const Simulation& simulation,
                        program::Output& output) {
+  if (plan.problem.irregular) {
+    auto programs = programs_for(algorithm, plan, simulation, most_steps);
+    if (!programs.ok()) return output.fail(static_cast<int>(program::kWrongUse), programs.status().text());
+    return simulate_schedule({plan, std::move(*programs)}, true, simulation, output);
+  }
   const auto program_classes = cast_for(algorithm, plan, simulation, most_steps);
   if (!program_classes.ok()) return output.fail(static_cast<int>(program::kWrongUse), program_classes.status().text());
   if (plan.problem.ranks > few_ranks && !chunks_alike(plan) && !symmetry_of(algorithm, plan, simulation).empty()) {
@@ -264,10 +301,16 @@ namespace {
 
 /// Seconds of all passes, each simulated; nothing where those are too many steps.
 std::optional<double> seconds_of_all(const Algorithm& algorithm, const Plan& plan, const Simulation& simulation) {
+  const auto seconds_of = [](const SimulatorReport& report) {
+    return report.verdict == SimulatorReport::Verdict::completed ? std::optional(report.seconds) : std::nullopt;
+  };
+  if (plan.problem.irregular) {
+    const auto programs = programs_for(algorithm, plan, simulation, most_compared_steps);
+    return programs.ok() ? seconds_of(simulate(plan, *programs, config_for(plan, simulation))) : std::nullopt;
+  }
   const auto program_classes = cast_for(algorithm, plan, simulation, most_compared_steps);
   if (!program_classes.ok()) return std::nullopt;
-  const SimulatorReport report = simulate(plan, *program_classes, config_for(plan, simulation));
-  return report.verdict == SimulatorReport::Verdict::completed ? std::optional(report.seconds) : std::nullopt;
+  return seconds_of(simulate(plan, *program_classes, config_for(plan, simulation)));
 }
 
 }  // namespace
@@ -276,6 +319,7 @@ std::optional<double> simulated_seconds(const Algorithm& algorithm, const Plan& 
   const Problem& problem = plan.problem;
   if (problem.ranks > most_compared_ranks) return std::nullopt;
   if (const auto seconds = seconds_of_all(algorithm, plan, simulation)) return seconds;
+  if (problem.irregular) return std::nullopt;  // its passes have no pace
   // As many passes as are few enough, and the rest at the pace of their second half.
   const double steps = static_cast<double>(make_program(algorithm, plan, simulation.view, problem.ranks / 2).steps.size());
   const auto most = static_cast<std::uint64_t>(most_compared_steps / std::max(1.0, steps * problem.ranks));

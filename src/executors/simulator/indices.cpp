@@ -66,6 +66,35 @@ Fault check_program(const Plan& plan, int rank, const Program& program) {
   return {};
 }
 
+/// Whether a buffer has as many blocks as its rank's problem says, none longer than plans may be.
+bool right_blocks(const Problem& problem, Buffer buffer, int rank, std::span<const tutti_block> blocks) {
+  return blocks.size() == blocks_of(problem, buffer, rank) &&
+         std::all_of(blocks.begin(), blocks.end(), [](const tutti_block& block) { return block.count <= most_elements; });
+}
+
+/// Blocks with counts of their own, where the problem has such.
+Fault check_blocks(const Problem& problem, const SimulatorConfig& config) {
+  Fault fault;
+  if (problem.irregular != !config.irregular.empty() ||
+      (problem.irregular && config.irregular.size() != static_cast<std::size_t>(problem.ranks))) {
+    fault.what = problem.irregular ? "each rank of an irregular problem needs its blocks, but there are those of " +
+                                         std::to_string(config.irregular.size()) + " ranks"
+                                   : "there are blocks with counts of their own, but the problem is not irregular";
+    return fault;
+  }
+  for (std::size_t r = 0; r < config.irregular.size(); ++r) {
+    const IrregularBuffers& of = config.irregular[r];
+    fault.rank = static_cast<int>(r);
+    if (right_blocks(problem, Buffer::input, fault.rank, of.input) &&
+        right_blocks(problem, Buffer::output, fault.rank, of.output)) {
+      continue;
+    }
+    fault.what = "has other blocks than its problem, or longer ones than 2^42 elements";
+    return fault;
+  }
+  return {};
+}
+
 /// programs: how many ranks there are programs for.
 Fault check_plan(const Plan& plan, std::size_t programs, const SimulatorConfig& config) {
   Fault fault;
@@ -85,7 +114,7 @@ Fault check_plan(const Plan& plan, std::size_t programs, const SimulatorConfig& 
   } else if (element_bytes(problem.type) == 0 || plan.shape.depth == 0) {
     fault.what = "the plan has no element type, or no depth";
   }
-  return fault;
+  return fault.any() ? fault : check_blocks(problem, config);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace {
 /// Far apart, so that buffers which nobody gave do not overlap.
 constexpr std::uintptr_t nowhere = std::uintptr_t{1} << 60;
 
-std::uintptr_t address(const std::byte* real, std::uintptr_t index) {
+std::uintptr_t begin_of(const std::byte* real, std::uintptr_t index) {
   return real != nullptr ? reinterpret_cast<std::uintptr_t>(real) : nowhere * index;
 }
 
@@ -37,17 +37,54 @@ void store(const std::byte* from, const Pieces& pieces) {
   }
 }
 
-Memory::Memory(const Plan& plan, int rank, const RankMemory* real)
+Memory::Memory(const Plan& plan, int rank, const RankMemory* real, const IrregularBuffers* irregular)
     : plan_(plan),
+      irregular_(irregular != nullptr),
       element_(element_bytes(plan.problem.type)),
-      window_(std::min(plan.window, std::max<std::uint64_t>(1, plan.problem.count))),
+      window_(irregular_ ? plan.window : std::min(plan.window, std::max<std::uint64_t>(1, plan.problem.count))),
       blocks_{blocks_of(plan.problem, Buffer::input, rank), blocks_of(plan.problem, Buffer::output, rank),
               plan.shape.scratch_blocks},
-      base_{address(real != nullptr ? real->input : nullptr, 1), address(real != nullptr ? real->output : nullptr, 2),
-            address(real != nullptr ? real->scratch : nullptr, 3)} {}
+      base_{begin_of(real != nullptr ? real->input : nullptr, 1), begin_of(real != nullptr ? real->output : nullptr, 2),
+            begin_of(real != nullptr ? real->scratch : nullptr, 3)},
+      passes_(irregular_ ? 0 : plan.passes(plan.problem.count)) {
+  if (!irregular_) return;
+  for (std::size_t buffer = 0; buffer < 2; ++buffer) {
+    std::uintptr_t next = base_[buffer];  // without data, behind one another
+    for (const tutti_block& block : buffer == 0 ? irregular->input : irregular->output) {
+      block_counts_[buffer].push_back(block.count);
+      block_begins_[buffer].push_back(real != nullptr ? reinterpret_cast<std::uintptr_t>(block.ptr) : next);
+      next += block.count * element_;
+      passes_ = std::max(passes_, plan.passes(block.count));
+    }
+  }
+}
 
-std::uint64_t Memory::bytes(const Range& range, std::uint64_t pass) const {
-  return elements_of(plan_, plan_.problem.count, pass, range.chunk, range.chunks).size() * range.blocks * element_;
+const Operand* Memory::sizing(std::span<const Operand> operands) const {
+  if (!irregular_) return &operands[0];
+  const auto found = std::find_if(operands.begin(), operands.end(), [](const Operand& each) {
+    return each.place == Place::input || each.place == Place::output;
+  });
+  return found != operands.end() ? &*found : nullptr;
+}
+
+const char* Memory::length_fault(std::span<const Operand> operands) const {
+  if (!irregular_) return nullptr;
+  const Operand* const of = sizing(operands);
+  return of == nullptr ? "moves no block of the input or output, and only those have lengths" : fault(*of);
+}
+
+Elements Memory::elements(const Operand& operand, std::uint32_t i, std::uint64_t pass) const {
+  const Range& range = operand.range;
+  const std::uint64_t block = irregular_ ? range.block_at(i, blocks_[static_cast<std::size_t>(operand.place)]) : 0;
+  return elements_of(plan_, count_of(operand.place, block), pass, range.chunk, range.chunks);
+}
+
+std::uint64_t Memory::bytes(std::span<const Operand> operands, std::uint64_t pass) const {
+  const Operand& of = *sizing(operands);
+  if (!irregular_) return elements(of, 0, pass).size() * of.range.blocks * element_;
+  std::uint64_t all = 0;
+  for (std::uint32_t i = 0; i < of.range.blocks; ++i) all += elements(of, i, pass).size();
+  return all * element_;
 }
 
 const char* Memory::fault(const Operand& operand) const {
@@ -59,23 +96,44 @@ const char* Memory::fault(const Operand& operand) const {
   return range.block < total && range.blocks <= total ? nullptr : "leaves its memory: there is no such block";
 }
 
-Pieces Memory::pieces(const Operand& operand, std::uint64_t pass) const {
-  const auto place = static_cast<std::size_t>(operand.place);
-  const Range& range = operand.range;
-  const Elements elements = elements_of(plan_, plan_.problem.count, pass, range.chunk, range.chunks);
+bool Memory::fits(std::span<const Operand> operands, std::size_t o, std::uint64_t pass) const {
+  const Operand& operand = operands[o];
+  const Operand& of = *sizing(operands);
+  if (!irregular_) return operand.range == of.range || bytes(operands.subspan(o, 1), pass) == bytes(operands, pass);
+  if (operand.range.blocks != of.range.blocks || operand.range.chunk != of.range.chunk ||
+      operand.range.chunks != of.range.chunks) {
+    return false;
+  }
+  if (operand.place != Place::input && operand.place != Place::output) return true;
+  for (std::uint32_t i = 0; i < of.range.blocks; ++i) {
+    if (elements(operand, i, pass).size() != elements(of, i, pass).size()) return false;
+  }
+  return true;
+}
+
+std::uintptr_t Memory::address(Place place, std::uint64_t block, std::uint64_t at, std::uint64_t pass) const {
+  const auto p = static_cast<std::size_t>(place);
+  if (place == Place::scratch) {
+    // Each strand has as many copies as passes of its own may be under way.
+    const std::uint64_t strand = pass % plan_.strands;
+    const std::uint64_t copy = strand * plan_.shape.depth + pass / plan_.strands % plan_.shape.depth;
+    return base_[p] + ((copy * plan_.shape.scratch_blocks + block) * window_ + at - pass * plan_.window) * element_;
+  }
+  if (irregular_) return block_begins_[p][block] + at * element_;
+  return base_[p] + (block * plan_.problem.count + at) * element_;
+}
+
+Pieces Memory::pieces(std::span<const Operand> operands, std::size_t o, std::uint64_t pass) const {
+  const Operand& operand = operands[o];
+  const Operand& of = irregular_ && operand.place == Place::scratch ? *sizing(operands) : operand;
   Pieces pieces;
-  if (elements.size() == 0) return pieces;
-  pieces.reserve(range.blocks);
-  for (std::uint32_t i = 0; i < range.blocks; ++i) {
-    const std::uint64_t block = range.block_at(i, blocks_[place]);
-    std::uint64_t at = block * plan_.problem.count + elements.begin;
-    if (operand.place == Place::scratch) {
-      // Each strand has as many copies as passes of its own may be under way.
-      const std::uint64_t strand = pass % plan_.strands;
-      const std::uint64_t copy = strand * plan_.shape.depth + pass / plan_.strands % plan_.shape.depth;
-      at = (copy * plan_.shape.scratch_blocks + block) * window_ + elements.begin - pass * plan_.window;
-    }
-    pieces.push_back({base_[place] + at * element_, elements.size() * element_});
+  if (!irregular_ && elements(of, 0, pass).size() == 0) return pieces;
+  pieces.reserve(operand.range.blocks);
+  for (std::uint32_t i = 0; i < operand.range.blocks; ++i) {
+    const Elements here = elements(of, i, pass);
+    if (here.size() == 0) continue;
+    const std::uint64_t block = operand.range.block_at(i, blocks_[static_cast<std::size_t>(operand.place)]);
+    pieces.push_back({address(operand.place, block, here.begin, pass), here.size() * element_});
   }
   return pieces;
 }

@@ -82,7 +82,7 @@ class Run {
   bool dependencies_hold(const LaneRun& lane, const Step& step) const;
   bool blocked(LaneId id, const Step& step);
   Wait operands_wait(LaneRun& lane, const Step& step);
-  bool operand_sound(const LaneRun& lane, const Operand& operand, std::uint64_t bytes);
+  bool operand_sound(const LaneRun& lane, const Step& step, std::size_t operand);
   double work(const LaneRun& lane, const Step& step) const;
   double pause();
   bool chance(double share) { return share > 0 && std::uniform_real_distribution(0.0, 1.0)(random_) < share; }
@@ -127,13 +127,14 @@ class Run {
   std::span<const Operand> operands_of(const LaneRun& lane, const Step& step) const {
     return {program_of(lane).operands.data() + step.operands, std::size_t{step.sources} + step.destinations};
   }
-  Pieces pieces_of(const LaneRun& lane, const Operand& operand) { return rank_of(lane).memory.pieces(operand, lane.pass); }
+  Pieces pieces_of(const LaneRun& lane, const Step& step, std::size_t operand) const {
+    return rank_of(lane).memory.pieces(operands_of(lane, step), operand, lane.pass);
+  }
 
   const Plan& plan_;
   SimulationSetup setup_;
   const SimulatorConfig& config_;
   bool looks_at_memory_;  ///< there is data, or messages are pulled
-  std::uint64_t passes_;
   std::uint64_t credit_;
   std::uint64_t longest_;    ///< bytes that a message may have
   std::uint64_t unit_;       ///< bytes of what `fold_` counts
@@ -157,7 +158,6 @@ Run::Run(const Plan& plan, SimulationSetup setup, const SimulatorConfig& config)
       setup_(std::move(setup)),
       config_(config),
       looks_at_memory_(!config.memory.empty() || config.disturbance.pulled > 0),
-      passes_(plan.passes(plan.problem.count)),
       credit_(std::max(1u, config.credit != 0 ? config.credit : plan.shape.credit)),
       wires_(setup_, config),
       random_(config.disturbance.seed) {
@@ -174,14 +174,16 @@ Run::Run(const Plan& plan, SimulationSetup setup, const SimulatorConfig& config)
     const RankMemory* real = config.memory.empty() ? nullptr : &config.memory[static_cast<std::size_t>(rank_class.rank)];
     const auto first = static_cast<std::uint32_t>(lanes_.size());
     const auto count = static_cast<std::uint32_t>(rank_class.program->lanes.size());
-    ranks_.push_back({Memory(plan, rank_class.rank, real), first, count, {}, 0, {}});
+    const IrregularBuffers* own =
+        config.irregular.empty() ? nullptr : &config.irregular[static_cast<std::size_t>(rank_class.rank)];
+    ranks_.push_back({Memory(plan, rank_class.rank, real, own), first, count, {}, 0, {}});
     for (std::uint32_t l = 0; l < count * plan.strands; ++l) {
       LaneRun& lane = lanes_.emplace_back();
       lane.rank_class = p;
       lane.strand = l / count;
       lane.lane = l % count;
       lane.pass = lane.strand;
-      lane.finished = lane.pass >= passes_ || rank_class.program->lanes[lane.lane].count == 0;
+      lane.finished = lane.pass >= ranks_.back().memory.passes() || rank_class.program->lanes[lane.lane].count == 0;
     }
   }
 }
@@ -306,8 +308,10 @@ bool Run::blocked(LaneId id, const Step& step) {
     lane.wait = Wait::earlier_passes;
   } else if (!dependencies_hold(lane, step)) {
     lane.wait = Wait::dependency;
+  } else if (const char* wrong = rank.memory.length_fault(operands_of(lane, step)); wrong != nullptr) {
+    fail(lane, wrong);
   } else {
-    lane.bytes = rank.memory.bytes(operands_of(lane, step)[0].range, lane.pass);
+    lane.bytes = rank.memory.bytes(operands_of(lane, step), lane.pass);
     if (lane.bytes != 0) lane.wait = operands_wait(lane, step);
   }
   if (lane.wait == Wait::nothing) return fault_.any();
@@ -322,7 +326,7 @@ Wait Run::operands_wait(LaneRun& lane, const Step& step) {
   for (; lane.ready < operands.size(); ++lane.ready) {
     const Operand& operand = operands[lane.ready];
     const bool source = lane.ready < step.sources;
-    if (!operand_sound(lane, operand, lane.bytes)) return Wait::nothing;
+    if (!operand_sound(lane, step, lane.ready)) return Wait::nothing;
     if (operand.place == Place::link) {
       lane.waits_on = wire_of(lane, operand);
       if (lane.waits_on == nothing) continue;
@@ -333,17 +337,18 @@ Wait Run::operands_wait(LaneRun& lane, const Step& step) {
         fail(lane, "overruns a message: it has " + std::to_string(lane.bytes) + " bytes");
     } else if (!source) {
       if (operand.place == Place::input) fail(lane, "writes the input");
-      if (memory.anything_held() && memory.held(memory.pieces(operand, lane.pass))) return Wait::readers;
+      if (memory.anything_held() && memory.held(memory.pieces(operands, lane.ready, lane.pass))) return Wait::readers;
     }
   }
   return Wait::nothing;
 }
 
-bool Run::operand_sound(const LaneRun& lane, const Operand& operand, std::uint64_t bytes) {
+bool Run::operand_sound(const LaneRun& lane, const Step& step, std::size_t operand) {
   const Memory& memory = rank_of(lane).memory;
-  if (const char* wrong = memory.fault(operand); wrong != nullptr) {
+  const auto operands = operands_of(lane, step);
+  if (const char* wrong = memory.fault(operands[operand]); wrong != nullptr) {
     fail(lane, wrong);
-  } else if (memory.bytes(operand.range, lane.pass) != bytes) {
+  } else if (!memory.fits(operands, operand, lane.pass)) {
     fail(lane, "has operands of different lengths");
   }
   return !fault_.any();
@@ -416,8 +421,8 @@ void Run::compute(LaneRun& lane, const Step& step) {
       continue;
     }
     // What was put is where the step would write it.
-    const Pieces pieces = from == nullptr ? pieces_of(lane, operands[o])
-                          : from->put     ? pieces_of(lane, operands[step.sources])
+    const Pieces pieces = from == nullptr ? pieces_of(lane, step, o)
+                          : from->put     ? pieces_of(lane, step, step.sources)
                                           : from->pulled;
     loaded[o].resize(lane.bytes);
     load(pieces, loaded[o].data());
@@ -434,13 +439,13 @@ void Run::compute(LaneRun& lane, const Step& step) {
 Pieces Run::write(const LaneRun& lane, const Step& step) {
   const auto operands = operands_of(lane, step);
   Pieces kept;
-  for (const Operand& operand : operands.subspan(step.sources)) {
-    if (operand.place == Place::link) continue;
-    const Pieces pieces = pieces_of(lane, operand);
+  for (std::size_t o = step.sources; o < operands.size(); ++o) {
+    if (operands[o].place == Place::link) continue;
+    const Pieces pieces = pieces_of(lane, step, o);
     if (!config_.memory.empty()) store(lane.result.data(), pieces);
     if (kept.empty()) kept = pieces;
   }
-  if (kept.empty() && step.sources == 1 && operands[0].place != Place::link) kept = pieces_of(lane, operands[0]);
+  if (kept.empty() && step.sources == 1 && operands[0].place != Place::link) kept = pieces_of(lane, step, 0);
   return kept;
 }
 
@@ -533,13 +538,14 @@ bool Run::put(WireQueue& wire, const LaneRun& sender) {
     const LaneRun& lane = lanes_[id];
     if (lane.wait != Wait::message || rank_number(lane) != wire.traffic.to || lane.bytes != sender.bytes) continue;
     const Step& step = step_of(lane);
-    const Operand& target = operands_of(lane, step)[step.sources];
+    const auto operands = operands_of(lane, step);
+    const Operand& target = operands[step.sources];
     const Memory& memory = rank_of(lane).memory;
     if (step.sources != 1 || target.place == Place::link || target.place == Place::input ||
         memory.fault(target) != nullptr) {
       return false;
     }
-    const Pieces pieces = memory.pieces(target, lane.pass);
+    const Pieces pieces = memory.pieces(operands, step.sources, lane.pass);
     if (bytes_of(pieces) != sender.bytes || memory.held(pieces)) return false;
     if (!config_.memory.empty()) store(sender.result.data(), pieces);
     return true;
@@ -568,7 +574,7 @@ void Run::retire(LaneId id) {
   if (++lane.step == program_of(lane).lanes[lane.lane].count) {
     lane.step = 0;
     lane.pass += plan_.strands;
-    lane.finished = lane.pass >= passes_;
+    lane.finished = lane.pass >= rank_of(lane).memory.passes();
   }
   wake(rank_of(lane).waiting);
 }
@@ -663,12 +669,13 @@ SimulatorReport run_strands(const Plan& plan, SimulationSetup setup, const Simul
   return Run(plan, std::move(setup), config).run();
 }
 
-/// Runs all ranks, folded where the config says so and there is a network.
+/// Runs all ranks, folded where the config says so and there is a network. Blocks of different lengths make ranks differ.
 SimulatorReport run_company(const Plan& plan, RankLinks rank_links, const SimulatorConfig& config) {
   if (config.network == nullptr) return run_strands(plan, unfolded_setup(rank_links), config);
   if (std::string why = find_ways(rank_links, *config.network); !why.empty()) return overrun(std::move(why));
   const Disturbance& disturbance = config.disturbance;
-  const bool alike = config.memory.empty() && disturbance.pause == 0 && disturbance.pulled == 0 && disturbance.put == 0;
+  const bool alike = config.memory.empty() && config.irregular.empty() && disturbance.pause == 0 &&
+                     disturbance.pulled == 0 && disturbance.put == 0;
   SimulationSetup setup =
       folded_setup(rank_links, *config.network, classes_of(rank_links, *config.network, config.fold_ranks && alike));
   rank_links = {};

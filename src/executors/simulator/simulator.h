@@ -30,6 +30,7 @@
 #include "src/executors/simulator/program_classes.h"
 #include "src/reduction/reduction.h"
 #include "src/schedule/ir.h"
+#include "src/schedule/layout.h"
 #include "src/schedule/verifier.h"
 #include "topology/network.h"
 #include "topology/view.h"
@@ -63,6 +64,9 @@ struct SimulatorConfig {
   bool shared_processor = true;        ///< false: every lane has a processor of its own
   bool timeline = false;               ///< whether to keep SimulatorReport::steps and ::flights
   std::span<const RankMemory> memory;  ///< one per rank; empty: no data is moved
+  /// Of an irregular problem, one per rank: its blocks, whose counts say how long everything is. Where data is moved they
+  /// are where their pointers say, and `memory` has the scratch alone. Else the pointers are not looked at.
+  std::span<const IrregularBuffers> irregular;
   /// nullptr: that of the plan's type and operator, or the copy. Another one counts elements whatever the collective, and
   /// gets divide_by on each last touch where the operator is the average.
   FoldFunction fold = nullptr;
@@ -134,13 +138,14 @@ struct SimulatorReport {
   std::vector<SimulatedFlight> flights;       ///< where asked, in the order in which they were delivered
 };
 
-/// Runs `programs` (one per rank, in order; any arrays of numbers) of `plan` for plan.problem.count elements a block.
-/// Needs no locks: it touches nothing but its arguments. Time about proportional to steps times the logarithm of what is
-/// under way; memory to ranks, links and what is under way. Over a network that has fewer endpoints than there are ranks,
-/// or where one cannot reach another, the verdict is `overrun`.
+/// Runs `programs` (one per rank, in order; any arrays of numbers) of `plan` for plan.problem.count elements a block, or
+/// for config.irregular's. Needs no locks: it touches nothing but its arguments. Time about proportional to steps times the
+/// logarithm of what is under way; memory to ranks, links and what is under way. Over a network that has fewer endpoints
+/// than there are ranks, or where one cannot reach another, the verdict is `overrun`.
 SimulatorReport simulate(const Plan& plan, std::span<const Program> programs, const SimulatorConfig& config);
 
-/// The same for program classes, which have no data: config.memory is empty. The way to many ranks: over a network folded.
+/// The same for program classes, which have no data and blocks of one length: config.memory and config.irregular are empty.
+/// The way to many ranks: over a network folded.
 SimulatorReport simulate(const Plan& plan, const ProgramClasses& program_classes, const SimulatorConfig& config);
 
 }  // namespace tutti

@@ -6,13 +6,11 @@
 
 #include "algorithms/algorithms.h"
 #include "src/schedule/layout.h"
+#include "tests/support/block_counts.h"
 #include "tests/support/schedules.h"
 
 namespace tutti::testing {
 namespace {
-
-/// Elements that rank i has for rank j. Of gathers and scatters a rank's own row or column is one number.
-using Counts = std::vector<std::vector<std::uint64_t>>;
 
 std::vector<tutti_block> blocks_of_counts(const std::vector<std::uint64_t>& counts, std::byte* base) {
   std::vector<tutti_block> blocks;
@@ -21,41 +19,6 @@ std::vector<tutti_block> blocks_of_counts(const std::vector<std::uint64_t>& coun
     base += count * 4 + 64;
   }
   return blocks;
-}
-
-/// What a rank's buffers hold in a division: everybody's share is `share`, or of an all-to-all `each`.
-struct Division {
-  std::vector<std::uint64_t> share;
-  Counts each;
-
-  std::vector<std::uint64_t> counts(const Problem& problem, Buffer buffer, int rank) const {
-    const std::uint32_t blocks = blocks_of(problem, buffer, rank);
-    std::vector<std::uint64_t> counts(blocks);
-    for (std::uint32_t b = 0; b < blocks; ++b) {
-      const std::size_t own = static_cast<std::size_t>(rank);
-      if (problem.collective == Collective::all_to_all) {
-        counts[b] = buffer == Buffer::input ? each[own][b] : each[b][own];
-      } else {
-        counts[b] = share[blocks == 1 ? own : b];
-      }
-    }
-    return counts;
-  }
-};
-
-Division some_division(int ranks, std::uint64_t window, std::mt19937_64& random) {
-  const auto some = [&] {
-    const std::uint64_t dice = random() % 5;
-    return dice == 0 ? 0 : dice == 1 ? window : dice == 2 ? 2 * window + random() % window : random() % (3 * window);
-  };
-  Division division;
-  const std::size_t n = static_cast<std::size_t>(ranks);
-  for (std::size_t r = 0; r < n; ++r) division.share.push_back(some());
-  for (std::size_t r = 0; r < n; ++r) {
-    auto& row = division.each.emplace_back();
-    for (std::size_t c = 0; c < n; ++c) row.push_back(some());
-  }
-  return division;
 }
 
 /// Every message's length in the order in which a link carries them, by (sender, receiver, channel).
@@ -116,14 +79,14 @@ TEST(Divisions, PairUpForEveryAlgorithmOfVVariants) {
         problem.irregular = true;
         problem.count = 1;
         const Plan plan = make_plan(*algorithm, problem, view, {}, 4096);
-        const Division division = some_division(ranks, plan.window, random);
+        const BlockCounts counts = some_counts(ranks, plan.window, random);
         Messages sent, received;
         std::vector<std::byte> memory(1);
         for (int rank = 0; rank < ranks; ++rank) {
           const Program program = make_program(*algorithm, plan, view, rank);
           ASSERT_TRUE(can_be_irregular(program)) << algorithm->name;
-          const auto input = blocks_of_counts(division.counts(problem, Buffer::input, rank), memory.data());
-          const auto output = blocks_of_counts(division.counts(problem, Buffer::output, rank), memory.data());
+          const auto input = blocks_of_counts(counts.of(problem, Buffer::input, rank), memory.data());
+          const auto output = blocks_of_counts(counts.of(problem, Buffer::output, rank), memory.data());
           Layouts layouts;
           lay_out_irregular(plan, program, {input, output}, layouts);
           for (std::uint64_t pass = 0; pass < layouts.passes; ++pass) {

@@ -3,11 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "algorithms/algorithm.h"
 #include "include/tutti/tutti.h"
+#include "src/tables/block_division.h"
 
 namespace tutti::testing {
 
@@ -21,6 +23,8 @@ struct Case {
   tutti_op op = TUTTI_SUM;
   bool in_place = false;  ///< where the rank can be
   View view = {};         ///< places of the ranks; none: one machine
+  /// Of a v-variant: how blocks of `count` elements on average are divided. They lie behind one another.
+  std::optional<BlockDivision> division = {};
 
   /// The view, or that of one machine.
   View places() const { return view.ranks() == ranks ? view : flat_view(ranks); }

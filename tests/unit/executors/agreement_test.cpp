@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "algorithms/algorithms.h"
+#include "src/tables/operators.h"
 #include "tests/support/ranks.h"
 #include "tests/support/sample.h"
 #include "tests/support/views.h"
@@ -78,6 +79,17 @@ std::vector<Case> cases_of(const Algorithm& algorithm, const View& view, const E
       const bool in_place = cases.size() % 2 != 0;
       cases.push_back({&algorithm, ranks, last, count, type, op, in_place, view});
       if (extent.whole) cases.push_back({&algorithm, ranks, last, count, type, op, !in_place, view});
+    }
+  }
+  if (algorithm.irregular && ranks > 1) {
+    const tutti_op op = reduces(algorithm.collective) ? TUTTI_AVG : TUTTI_SUM;
+    for (const BlockDivision division : block_divisions) {
+      const bool in_place = cases.size() % 2 != 0;
+      cases.push_back({&algorithm, ranks, last, 1000, TUTTI_FLOAT32, op, in_place, view, division});
+      if (!extent.whole) continue;
+      // Blocks of several passes.
+      cases.push_back({&algorithm, ranks, last, 0, TUTTI_FLOAT32, op, !in_place, view, division});
+      cases.back().count = count_of_three_passes(cases.back());
     }
   }
   if (!extent.whole) return cases;
@@ -352,6 +364,26 @@ TEST(WholeAgreement, OfProcessesOnSeveralMachines) {
 
 TEST(ReducedAgreement, OfThreads) { try_threads(reduced({1, 2, 3, 5, 8})); }
 TEST(WholeAgreement, OfThreads) { try_threads(whole(1)); }
+
+TEST(ReducedAgreement, OfEveryTypeAndOperator) {
+  const View view = flat_view(3);
+  std::vector<Case> cases;
+  for (const ElementTypeInfo& type : element_types) {
+    for (const OperatorInfo& op : operators) {
+      if (applies_to(op.op, type.type)) cases.push_back({&ring_all_reduce, 3, 0, 100, type.type, op.op, false, view});
+      if (applies_to(op.op, type.type))
+        cases.push_back({&ring_reduce_scatter, 3, 0, 100, type.type, op.op, true, view, BlockDivision::skewed});
+    }
+  }
+  for (const int bytes : {1, 3, 24, 1000}) {
+    const auto type = static_cast<tutti_type>(TUTTI_OPAQUE + bytes);
+    cases.push_back({&pairwise_all_to_all, 3, 0, 50, type, TUTTI_SUM, false, view});
+    cases.push_back({&ring_all_gather, 3, 0, 50, type, TUTTI_SUM, true, view});
+  }
+  const auto memory = run_on_threads(cases);
+  for (std::size_t c = 0; c < cases.size(); ++c) ASSERT_EQ(difference(cases[c], pointers(memory[c])), "");
+  EXPECT_GT(cases.size(), 200u);
+}
 
 // The comparison is worth something: another algorithm folds floats in another order, and that shows.
 TEST(ReducedAgreement, WouldNoticeAnotherOrderOfFolding) {

@@ -8,6 +8,7 @@
 
 #include "algorithms/algorithms.h"
 #include "src/executors/simulator/trace.h"
+#include "tests/support/block_counts.h"
 #include "tests/support/schedules.h"
 
 namespace tutti::testing {
@@ -192,6 +193,88 @@ TEST(Simulator, FinishesEveryAlgorithmAtThePlansCredit) {
       }
     }
   }
+}
+
+/// An irregular plan and its programs, and the blocks of a call of it, without memory.
+struct IrregularCall {
+  Schedule schedule;
+  std::vector<std::vector<tutti_block>> lists;
+  std::vector<IrregularBuffers> blocks;
+
+  IrregularCall(const Algorithm& algorithm, int ranks, const BlockCounts& counts) {
+    schedule = make_irregular_schedule(algorithm, usual_view(algorithm, ranks).value(), 0, 4096);
+    for (int r = 0; r < ranks; ++r) {
+      for (const Buffer buffer : {Buffer::input, Buffer::output}) {
+        std::vector<tutti_block>& list = lists.emplace_back();
+        for (const std::uint64_t count : counts.of(schedule.plan.problem, buffer, r)) list.push_back({nullptr, count});
+      }
+    }
+    for (std::size_t l = 0; l < lists.size(); l += 2) blocks.push_back({lists[l], lists[l + 1]});
+  }
+  SimulatorReport run() const {
+    SimulatorConfig config = config_of(schedule.plan.problem.ranks);
+    config.irregular = blocks;
+    return simulate(schedule.plan, schedule.programs, config);
+  }
+};
+
+std::uint64_t bytes_from(const SimulatorReport& report, int from) {
+  std::uint64_t bytes = 0;
+  for (const LinkTraffic& link : report.links) bytes += link.from == from ? link.bytes : 0;
+  return bytes;
+}
+
+// The ring's blocks travel from their owner to the one before it: that rank sends every block but its successor's.
+TEST(Simulator, CountsTheBytesOfBlocksThatAreAsLongAsTheCallSays) {
+  for (const BlockDivision division : block_divisions) {
+    constexpr std::uint64_t mean = 30000;
+    const BlockCounts counts = divided_counts(division, 4, mean);
+    const IrregularCall call(ring_all_gather, 4, counts);
+    const SimulatorReport report = call.run();
+    ASSERT_EQ(report.verdict, Verdict::completed) << name_of(division) << ": " << report.why;
+    for (std::size_t r = 0; r < 4; ++r) {
+      const std::uint64_t sent = 4 * mean - counts.share[(r + 1) % 4];
+      EXPECT_EQ(bytes_from(report, static_cast<int>(r)), 4 * sent) << name_of(division) << ", rank " << r;
+    }
+    EXPECT_EQ(report.bytes, 3 * 4 * 4 * mean) << name_of(division);
+  }
+  // Rank 3 has all: nobody waits for others' blocks, and nothing is sent back to it.
+  const IrregularCall one(ring_all_gather, 4, divided_counts(BlockDivision::one, 4, 30000));
+  EXPECT_EQ(bytes_from(one.run(), 2), 0u);
+}
+
+TEST(Simulator, TakesNoTimeForBlocksOfNothing) {
+  const IrregularCall call(pairwise_all_to_all, 5, divided_counts(BlockDivision::even, 5, 0));
+  const SimulatorReport report = call.run();
+  ASSERT_EQ(report.verdict, Verdict::completed) << report.why;
+  EXPECT_EQ(report.messages, 0u);
+  EXPECT_EQ(report.seconds, 0);
+}
+
+TEST(Simulator, RefusesBlocksThatAreNotTheProblems) {
+  IrregularCall call(ring_all_gather, 3, divided_counts(BlockDivision::even, 3, 1000));
+  SimulatorConfig config = config_of(3);
+  EXPECT_THAT(simulate(call.schedule.plan, call.schedule.programs, config).why,
+              HasSubstr("each rank of an irregular problem needs its blocks, but there are those of 0 ranks"));
+  call.blocks[1].output = call.blocks[1].output.first(2);
+  EXPECT_THAT(call.run().why, HasSubstr("rank 1 has other blocks than its problem"));
+  call.blocks[1] = {call.lists[2], call.lists[3]};
+  // What rank 1 sends to rank 2 is longer than that has room for.
+  call.lists[2][0].count = call.lists[3][1].count = 1001;
+  EXPECT_THAT(call.run().why, HasSubstr("takes 4000 bytes where rank 1 sent 4004"));
+  const Schedule regular = make_schedule(ring_all_gather, 3, 0);
+  config.irregular = call.blocks;
+  EXPECT_THAT(simulate(regular.plan, regular.programs, config).why, HasSubstr("but the problem is not irregular"));
+  // What is copied into another rank's block is not as long as that.
+  IrregularCall longer(ring_all_gather, 3, divided_counts(BlockDivision::skewed, 3, 1000));
+  for (Operand& operand : longer.schedule.programs[0].operands) {
+    if (operand.place == Place::output) operand.range.block = 2;
+  }
+  EXPECT_THAT(longer.run().why, HasSubstr("rank 0, lane 0, step 0, pass 0 has operands of different lengths"));
+  // A step within the scratch says nothing of how long it is.
+  IrregularCall astray(ring_all_gather, 3, divided_counts(BlockDivision::even, 3, 1000));
+  for (Operand& operand : astray.schedule.programs[0].operands) operand.place = Place::scratch;
+  EXPECT_THAT(astray.run().why, HasSubstr("moves no block of the input or output, and only those have lengths"));
 }
 
 TEST(Trace, HasAProcessPerRankAndASliceForEachStepAndMessage) {

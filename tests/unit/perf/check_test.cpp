@@ -115,25 +115,6 @@ TEST(Check, AcceptsEveryCollectiveCarriedOutByItsDefinition) {
   }
 }
 
-TEST(BlockDivision, HasAsManyElementsAsTheEvenOne) {
-  const auto lengths = [](BlockDivision division, uint64_t count, int ranks) {
-    std::vector<uint64_t> found;
-    for (int b = 0; b < ranks; ++b)
-      found.push_back(block_begin(division, count, ranks, b + 1) - block_begin(division, count, ranks, b));
-    return found;
-  };
-  EXPECT_THAT(lengths(BlockDivision::even, 5, 4), ElementsAre(5, 5, 5, 5));
-  EXPECT_THAT(lengths(BlockDivision::skewed, 5, 4), ElementsAre(2, 4, 6, 8));
-  EXPECT_THAT(lengths(BlockDivision::skewed, 1, 4), ElementsAre(0, 1, 1, 2));
-  EXPECT_THAT(lengths(BlockDivision::zeros, 5, 4), ElementsAre(10, 0, 10, 0));
-  EXPECT_THAT(lengths(BlockDivision::zeros, 5, 3), ElementsAre(7, 0, 8)) << "15 elements in two blocks";
-  EXPECT_THAT(lengths(BlockDivision::one, 5, 4), ElementsAre(0, 0, 0, 20));
-  for (const BlockDivision division : divisions) {
-    EXPECT_THAT(lengths(division, 7, 1), ElementsAre(7)) << name_of(division);
-    EXPECT_EQ(block_begin(division, uint64_t{1} << 48, 4096, 4096), uint64_t{1} << 60) << name_of(division);
-  }
-}
-
 // A list for each rank; what two ranks have for each other is as long on both.
 struct Lists {
   std::vector<BlockLists> of;
@@ -179,7 +160,7 @@ void carry_v_variant_out(World& world) {
 TEST(Check, AcceptsEveryVVariantCarriedOutByItsDefinition) {
   for (const BenchedCollective& collective : collectives()) {
     if (!collective.takes_lists) continue;
-    for (const BlockDivision division : divisions) {
+    for (const BlockDivision division : block_divisions) {
       for (const int root : {0, 2}) {
         World world(collective.name, TUTTI_INT16, TUTTI_SUM, 3, collective.rooted() ? root : 0, 1501, false, division);
         const uint64_t wrong = world.check(0).wrong + world.check(1).wrong + world.check(2).wrong;

@@ -234,7 +234,7 @@ TEST(Request, ElementsReplaceSizes) {
 TEST(Request, DividesTheElementsOfVVariants) {
   EXPECT_THAT(Line({"all_gather_v"}).request.divisions, ElementsAre(BlockDivision::even));
   EXPECT_THAT(Line({"scatter_v", "--division", "skewed"}).request.divisions, ElementsAre(BlockDivision::skewed));
-  EXPECT_THAT(Line({"all_to_all_v", "--division", "all"}).request.divisions, ElementsAreArray(divisions));
+  EXPECT_THAT(Line({"all_to_all_v", "--division", "all"}).request.divisions, ElementsAreArray(block_divisions));
 }
 
 TEST(Request, SizesEndWhereTheyMust) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "src/tables/operators.h"
 #include "tests/support/schedules.h"
 
 namespace tutti::testing {
@@ -57,6 +58,26 @@ TEST(Text, ReadsBackWhatSetsADevicesPlanApart) {
   EXPECT_EQ(read->plan.strands, 3u);
   EXPECT_EQ(read->plan.protocol, Protocol::lines);
   EXPECT_EQ(read->plan.message_bytes, std::uint64_t{1} << 15);
+}
+
+TEST(Text, ReadsBackVVariantsAndWhatOperatorsAndOpaqueElementsAre) {
+  Schedule schedule =
+      make_irregular_schedule(*find_algorithm(Collective::reduce_scatter, "ring"), flat_view(3), 0, 1 << 14);
+  schedule.plan.problem.op = user_operator;
+  schedule.plan.problem.type = static_cast<tutti_type>(TUTTI_OPAQUE + 24);
+  std::string text = print_schedule(schedule.plan, schedule.programs);
+  EXPECT_TRUE(text.starts_with("schedule reduce_scatter_v ring\n")) << text;
+  EXPECT_NE(text.find(" type opaque24 op user_defined\n"), std::string::npos) << text;
+  Result<Schedule> read = parse_schedule(text);
+  ASSERT_TRUE(read.ok()) << read.status().text();
+  EXPECT_EQ(read->plan.problem, schedule.plan.problem);
+  schedule.plan.problem = {
+      .collective = Collective::all_to_all, .type = TUTTI_UINT8, .ranks = 3, .count = 48, .opaque = 24};
+  text = print_schedule(schedule.plan, schedule.programs);
+  read = parse_schedule(text);
+  ASSERT_TRUE(read.ok()) << read.status().text();
+  EXPECT_EQ(read->plan.problem, schedule.plan.problem) << text;
+  EXPECT_FALSE(parse_schedule("schedule all_reduce_v mine\n").ok());
 }
 
 TEST(Text, LooksAsDocumented) {

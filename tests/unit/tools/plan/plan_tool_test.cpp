@@ -169,6 +169,135 @@ TEST_F(PlanTool, ProvesThatAllOperandsAreFoldedAtOnce) {
   EXPECT_THAT(content("err"), HasSubstr("more than 4096 operands"));
 }
 
+/// Bytes that a rank sends, by a simulation's JSON line.
+std::uint64_t sent_by(const Json& line, int rank) {
+  std::uint64_t bytes = 0;
+  for (const Json& link : line["links"]) bytes += link["from"] == rank ? link["bytes"].get<std::uint64_t>() : 0;
+  return bytes;
+}
+
+TEST_F(PlanTool, SimulatesVVariantsWithBlocksOfTheirDivision) {
+  // Blocks of 1, 2, 3 and 4 parts of 4 KiB; a ring's rank sends all but its successor's.
+  const std::string ring = "simulate --collective all_gather_v --algorithm ring --ranks 4 --bytes 10K --json --division ";
+  ASSERT_EQ(run(ring + "skewed"), 0) << content("err");
+  const Json skewed = Json::parse(content("out"));
+  EXPECT_EQ(skewed["collective"], "all_gather_v");
+  EXPECT_EQ(skewed["division"], "skewed");
+  for (int r = 0; r < 4; ++r) EXPECT_EQ(sent_by(skewed, r), 4096u * static_cast<unsigned>(10 - (r + 1) % 4 - 1)) << r;
+  ASSERT_EQ(run(ring + "one"), 0) << content("err");
+  const Json one = Json::parse(content("out"));
+  EXPECT_EQ(sent_by(one, 2), 0u);
+  EXPECT_EQ(sent_by(one, 3), 40960u);
+  ASSERT_EQ(run("simulate --collective scatter_v --root 1 --ranks 3 --type opaque12 --bytes 1200 --division zeros --json"),
+            0)
+      << content("err");
+  EXPECT_EQ(sent_by(Json::parse(content("out")), 1), 3600u) << "two blocks of half of all, neither of them the root's";
+  ASSERT_EQ(run("simulate --collective all_to_all_v --ranks 4 --bytes 0"), 0) << content("err");
+  EXPECT_THAT(content("out"), HasSubstr("0 messages of 0 bytes in all, 0 passes"));
+  // On a network what is skewed takes longer, and `cost` says how long.
+  const std::string on = " --collective all_to_all_v --bytes 1M --json --topology switch:4,GBps=1 --division ";
+  std::map<std::string, double> seconds;
+  for (const std::string division : {"even", "skewed", "one"}) {
+    ASSERT_EQ(run("simulate" + on + division), 0) << content("err");
+    seconds[division] = Json::parse(content("out"))["seconds"];
+    ASSERT_EQ(run("cost" + on + division), 0) << content("err");
+    EXPECT_EQ(Json::parse(content("out").substr(0, content("out").find('\n')))["seconds"], seconds[division]) << division;
+  }
+  EXPECT_GT(seconds["skewed"], 1.05 * seconds["even"]);
+}
+
+TEST_F(PlanTool, ProvesVVariantsForEveryDivision) {
+  for (const std::string v : {"all_gather_v", "reduce_scatter_v", "all_to_all_v", "gather_v", "scatter_v"}) {
+    ASSERT_EQ(run("verify --ranks 5 --root 3 --collective " + v), 0) << content("err");
+    EXPECT_THAT(content("out"), HasSubstr("proved: " + v + " by "));
+    EXPECT_THAT(content("out"), HasSubstr("for every division into blocks"));
+    ASSERT_EQ(run("show --ranks 5 --root 3 --collective " + v), 0) << content("err");
+    EXPECT_THAT(content("out"), HasSubstr("schedule " + v + " "));
+    std::filesystem::rename(path("out"), path("plan"));
+    ASSERT_EQ(run("verify --json --schedule " + path("plan")), 0) << content("err");
+    EXPECT_EQ(Json::parse(content("out"))["collective"], v);
+    EXPECT_TRUE(Json::parse(content("out"))["bytes_per_rank"].is_null()) << "sizes are the call's";
+    ASSERT_EQ(run("simulate --bytes 4K --division skewed --json --schedule " + path("plan")), 0) << content("err");
+    EXPECT_GT(Json::parse(content("out"))["messages"], 0);
+    ASSERT_EQ(run("show --bytes 4K --division zeros --ranks 4 --svg " + path("plan.svg") + " --collective " + v), 0)
+        << content("err");
+    EXPECT_THAT(content("plan.svg"), HasSubstr("4096 bytes a block on average, division zeros"));
+  }
+  // What is right for equal blocks alone: the other's block lies for a while where one's own data were.
+  std::string text =
+      "schedule all_gather_v mine\nranks 2 root 0 count 100 type float32 op sum\nlanes 1 depth 1 credit 2 "
+      "chunks 1 scratch 0 message 1\nwindow 128 grain 32 hash 0\n";
+  for (const auto& [own, peer] : {std::pair("0", "1"), {"1", "0"}}) {
+    const std::string o = own, p = peer;
+    text += "rank " + o + "\nlinks to:" + p + ".0 from:" + p + ".0\nlane 0\n0 send input[0;0] -> to:" + p +
+            ".0[0;0] output[" + o + ";0] output[" + p + ";0]\n1 recv from:" + p + ".0[0;0] -> output[" + p + ";0]\n";
+  }
+  std::ofstream(path("early")) << text;
+  EXPECT_EQ(run("verify --schedule " + path("early")), 3);
+  EXPECT_THAT(content("err"), HasSubstr("step 0 has operands in blocks whose lengths a call may make different"));
+}
+
+TEST_F(PlanTool, TakesEveryTypeAndOperator) {
+  for (const char* words : {"--type float8_e4m3", "--type bool --op logical_xor", "--type complex128 --op prod",
+                            "--type int16 --op bitwise_and", "--type opaque24 --bytes 24K --op user_defined --one-fold",
+                            "--type bfloat16 --op pre_mul_sum", "--type float16 --accumulate float32",
+                            "--collective reduce_scatter_v --op avg --accumulate float32 --type bfloat16",
+                            "--collective all_gather --type opaque7 --bytes 7000"}) {
+    for (const char* command : {"show", "verify", "cost", "simulate"}) {
+      EXPECT_EQ(run(std::string(command) + " --ranks 5 " + words), 0) << command << " " << words << ": " << content("err");
+    }
+  }
+  ASSERT_EQ(run("show --ranks 5 --type float16 --accumulate float32"), 0);
+  EXPECT_THAT(content("out"), HasSubstr("type float16 op sum folds once"));
+  ASSERT_EQ(run("show --ranks 5 --type float32 --accumulate float32"), 0);
+  EXPECT_THAT(content("out"), testing::Not(HasSubstr("folds once"))) << "it is as wide already";
+  ASSERT_EQ(run("show --ranks 3 --op user_defined --one-fold --type opaque8"), 0);
+  EXPECT_THAT(content("out"), HasSubstr("type opaque8 op user_defined folds once"));
+  std::filesystem::rename(path("out"), path("plan"));
+  EXPECT_EQ(run("verify --schedule " + path("plan")), 0) << content("err");
+}
+
+TEST_F(PlanTool, RefusesCombinationsThatMeanNothingInOneSentence) {
+  const std::pair<const char*, const char*> wrongs[] = {
+      {"simulate --division skewed", "--division is of v-variants, and blocks of all_reduce have one length; leave it out"},
+      {"simulate --collective gather_v --division odd",
+       "there is no division \"odd\"; choose from even, skewed, zeros and one"},
+      {"verify --collective gather_v --division one", "--division belongs to `simulate`, `cost` and `show`; leave it out"},
+      {"show --collective gather_v --division one", "leave out --division, or draw one by --svg"},
+      {"cost --collective all_gather_v --division one", "without a --topology `cost` knows blocks of one length alone"},
+      {"cost --collective all_gather_v --csv choices.csv",
+       "--csv writes choices by collective, which v-variants go by, too"},
+      {"verify --collective all_reduce_v", "there is no collective \"all_reduce_v\"; choose from all_reduce, "},
+      {"verify --collective all_to_all_v --algorithm bruck",
+       "all_to_all_v cannot be done by \"bruck\", which joins blocks"},
+      {"verify --collective reduce_scatter_v --local-operands 2", "reduce_scatter_v has no more than one operand a rank"},
+      {"simulate --collective all_to_all_v --ranks 9000", "more blocks than are simulated; take up to 4096 ranks"},
+      {"simulate --collective all_gather_v --bytes 3", "--bytes 3 is no whole number of elements of float32"},
+      {"verify --type bool --op avg", "there is no avg of bool; bool has sum, prod, "},
+      {"verify --type opaque8 --op sum", "there is no sum of opaque8; sum has int8, "},
+      {"verify --type opaque2000 --bytes 2000 --op user_defined",
+       "combines elements of up to 1024 bytes, and opaque2000 has 2000"},
+      {"verify --type bool --op pre_mul_sum", "bool cannot be multiplied before it is summed"},
+      {"verify --op max --accumulate float32", "max rounds nothing; leave --accumulate out"},
+      {"verify --type int32 --accumulate float32", "int32 cannot be accumulated in float32"},
+      {"verify --type float16 --accumulate float64", "float16 cannot be accumulated in float64"},
+      {"verify --collective all_gather --accumulate float32", "all_gather folds nothing; leave --accumulate out"},
+      {"verify --collective all_gather_v --op nand", "there is no operator \"nand\"; choose from sum, "},
+      {"verify --type float7", "there is no element type \"float7\"; choose from int8, "},
+  };
+  for (const auto& [arguments, sentence] : wrongs) {
+    EXPECT_EQ(run(arguments), 2) << arguments << content("out");
+    EXPECT_THAT(content("err"), HasSubstr(sentence)) << arguments;
+  }
+  EXPECT_FALSE(std::filesystem::exists("choices.csv"));
+  ASSERT_EQ(run("show --algorithm ring --ranks 2"), 0);
+  std::filesystem::rename(path("out"), path("ring"));
+  for (const char* option : {"--bytes 4K", "--division one"}) {
+    EXPECT_EQ(run(std::string("simulate ") + option + " --schedule " + path("ring")), 2) << option;
+    EXPECT_THAT(content("err"), HasSubstr("is what --schedule says already; leave it out")) << option;
+  }
+}
+
 TEST_F(PlanTool, WritesEveryChoiceAsCsvAndChoosesByItAgain) {
   const auto chosen = [&](const std::string& arguments) {
     EXPECT_EQ(run("cost " + arguments), 0) << content("err");
