@@ -6,6 +6,7 @@
 #include <map>
 
 #include "perf/memory.h"
+#include "perf/names.h"
 #include "src/tables/names.h"
 #include "src/tables/operators.h"
 #include "src/tables/units.h"
@@ -48,8 +49,8 @@ int Bench::fail(int code, const std::string& sentence) { return output_.fail_as(
 tutti_status Bench::call(const CheckedOperation& operation, const Places& places, const tutti_stream& stream) const {
   const Pattern& pattern = operation.pattern;
   return operation.collective->call({for_calls(places.send), for_calls(places.recv), operation.count, pattern.type,
-                                     pattern.op, operation.root, group_.rank, group_.ranks, group_.comm, &call_, stream,
-                                     places.lists});
+                                     pattern.op == kPreMulSum ? pre_mul_sum_ : pattern.op, operation.root, group_.rank,
+                                     group_.ranks, group_.comm, &call_, stream, places.lists});
 }
 
 // Where the library finds what the host's copy of a buffer has there.
@@ -304,19 +305,32 @@ int Bench::run_type(tutti_type type) {
   const std::vector<uint64_t> counts = counts_of(request_, type, group_.ranks);
   if (const int code = reserve(type); code != program::kGood) return code;
   const std::vector<tutti_op> ops = request_.collective->reduces() ? request_.ops : std::vector<tutti_op>{TUTTI_SUM};
-  const bool all_roots = request_.collective->rooted() && !request_.root;
-  const int first = request_.root.value_or(0);
-  const int last = all_roots ? group_.ranks - 1 : first;
   for (const tutti_op op : ops) {
     // Of all operators and types those that go together; a pair that was asked for by name is refused in a sentence.
     const bool one_of_many = request_.ops.size() > 1 || request_.types.size() > 1;
-    if (request_.collective->reduces() && one_of_many && !applies_to(op, type)) continue;
-    for (int root = first; root <= last; ++root) {
-      const Pattern pattern = {type, op, request_.collective->reduces(), group_.ranks, 0};
-      for (const BlockDivision division : request_.divisions) {
-        const int code = run_counts({request_.collective, pattern, root, group_.rank, 0, false, division}, counts);
-        if (code != program::kGood) return code;
-      }
+    if (request_.collective->reduces() && one_of_many && !folds(op, type)) continue;
+    if (op == kPreMulSum) {
+      alignas(16) std::byte scalar[16];
+      fill_scalar({type, op, true, group_.ranks, 0}, group_.rank, scalar);
+      const tutti_status status = tutti_op_create_pre_mul_sum(&pre_mul_sum_, scalar, type, TUTTI_MEMORY_HOST, group_.comm);
+      if (status != TUTTI_SUCCESS) return fail(group_.comm, status);
+    }
+    const int code = run_op(type, op, counts);
+    if (op == kPreMulSum) tutti_op_destroy(pre_mul_sum_, group_.comm);
+    if (code != program::kGood) return code;
+  }
+  return program::kGood;
+}
+
+int Bench::run_op(tutti_type type, tutti_op op, const std::vector<uint64_t>& counts) {
+  const bool all_roots = request_.collective->rooted() && !request_.root;
+  const int first = request_.root.value_or(0);
+  const int last = all_roots ? group_.ranks - 1 : first;
+  const Pattern pattern = {type, op, request_.collective->reduces(), group_.ranks, 0};
+  for (int root = first; root <= last; ++root) {
+    for (const BlockDivision division : request_.divisions) {
+      const int code = run_counts({request_.collective, pattern, root, group_.rank, 0, false, division}, counts);
+      if (code != program::kGood) return code;
     }
   }
   return program::kGood;

@@ -65,7 +65,11 @@ struct Bound {
   uint32_t stride;
 };
 
-Bound sum_bound(const Traits& type, int ranks) {
+// The rank's operands are multiplied by it.
+int scalar_of(const Pattern& pattern, int rank) { return pattern.op == kPreMulSum ? 1 + rank % 2 : 1; }
+
+Bound sum_bound(const Traits& type, const Pattern& pattern) {
+  const int ranks = pattern.ranks * (pattern.op == kPreMulSum ? 2 : 1);
   const double each = type.exact / ranks;
   if (each >= 1) return {static_cast<uint32_t>(std::min(each, 1073741823.0)), 1};
   return {1, static_cast<uint32_t>(std::ceil(ranks / type.exact))};
@@ -125,7 +129,7 @@ uint64_t raw_bits(const Words& low, const Words& high, int bits, uint64_t i) {
 void wide_inputs(const Pattern& pattern, int rank, uint64_t index, uint64_t n, uint64_t* out) {
   const Traits type = traits(pattern.type);
   if (pattern.op == TUTTI_AVG) {
-    bounded_inputs(pattern, type, sum_bound(type, pattern.ranks), rank, index, n, out);
+    bounded_inputs(pattern, type, sum_bound(type, pattern), rank, index, n, out);
     return;
   }
   const Words low(pattern.seed, static_cast<uint32_t>(rank));
@@ -178,7 +182,7 @@ void wide_inputs(const Pattern& pattern, int rank, uint64_t index, uint64_t n, d
   }
   const bool folds_exactly = pattern.op == TUTTI_MIN || pattern.op == TUTTI_MAX;
   const Bound widest = {static_cast<uint32_t>(std::min(type.exact, 1073741823.0)), 1};
-  bounded_inputs(pattern, type, folds_exactly ? widest : sum_bound(type, pattern.ranks), rank, index, n, out);
+  bounded_inputs(pattern, type, folds_exactly ? widest : sum_bound(type, pattern), rank, index, n, out);
 }
 
 // Products of complex numbers: real ones, as above, but of one rank for each index. That one's parts are not zero, and so
@@ -334,13 +338,21 @@ void moved_inputs(const Pattern& pattern, int rank, uint64_t index, uint64_t n, 
   low_bits(bits, words, n, out);
 }
 
+// What a rank gives to the fold.
+template <class Wide>
+void wide_operands(const Pattern& pattern, int rank, uint64_t index, uint64_t n, Wide* out) {
+  wide_inputs(pattern, rank, index, n, out);
+  const auto scalar = static_cast<Wide>(scalar_of(pattern, rank));
+  for (uint64_t k = 0; k < n; ++k) out[k] *= scalar;
+}
+
 template <class Wide>
 void folded_inputs(const Pattern& pattern, uint64_t index, uint64_t n, std::byte* out) {
   Wide total[kBlock];
   Wide next[kBlock];
-  wide_inputs(pattern, 0, index, n, total);
+  wide_operands(pattern, 0, index, n, total);
   for (int rank = 1; rank < pattern.ranks; ++rank) {
-    wide_inputs(pattern, rank, index, n, next);
+    wide_operands(pattern, rank, index, n, next);
     fold_into(pattern, n, next, total);
   }
   if (pattern.op == TUTTI_AVG) divide(pattern, n, total);
@@ -487,6 +499,16 @@ void fill_input(const Pattern& pattern, int rank, uint64_t index, uint64_t count
     if (is_float) return reduced_inputs<double>(pattern, rank, from, n, bytes);
     reduced_inputs<uint64_t>(pattern, rank, from, n, bytes);
   });
+}
+
+void fill_scalar(const Pattern& pattern, int rank, void* out) {
+  auto* const bytes = static_cast<std::byte*>(out);
+  const bool is_complex = kind_of(pattern.type) == ElementKind::complex;
+  const tutti_type part = is_complex ? part_of(pattern.type) : pattern.type;
+  const double parts[] = {static_cast<double>(scalar_of(pattern, rank)), 0};
+  const uint64_t whole = static_cast<uint64_t>(scalar_of(pattern, rank));
+  if (is_complex || traits(part).is_float) return narrow(part, parts, is_complex ? 2 : 1, bytes);
+  narrow(part, &whole, 1, bytes);
 }
 
 void fill_folded(const Pattern& pattern, uint64_t index, uint64_t count, void* out) {

@@ -5,9 +5,13 @@
 #include <cstdint>
 #include <string>
 
+#include "src/tables/operators.h"
 #include "tutti/tutti.h"
 
 namespace tutti::perf {
+
+/// nccl-tests' mulsum, as patterns and reports know it: a sum of each rank's operands times its scalar.
+inline constexpr tutti_op kPreMulSum = static_cast<tutti_op>(least_custom_operator);
 
 /// What the inputs of one operation follow from.
 struct Pattern {
@@ -25,6 +29,9 @@ struct Pattern {
 /// Floats and the parts of complex numbers: whole numbers whose sum over all ranks is exact in the type, for prod signed
 /// powers of two with a bounded exponent and one factor between 1 and 2. Thread safe.
 void fill_input(const Pattern& pattern, int rank, uint64_t index, uint64_t count, void* out);
+
+/// Writes the element that a rank's operands are multiplied by, where pattern.op is kPreMulSum. Thread safe.
+void fill_scalar(const Pattern& pattern, int rank, void* out);
 
 /// Writes what elements [index, index + count) of all ranks' inputs fold to: computed in 64-bit integers that wrap, or in
 /// float64, where it is exact, and rounded to the type once (avg's quotient: to nearest even; integers: towards zero).

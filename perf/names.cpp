@@ -1,5 +1,6 @@
 #include "perf/names.h"
 
+#include "perf/data.h"
 #include "src/tables/element_types.h"
 #include "src/tables/names.h"
 #include "src/tables/operators.h"
@@ -23,6 +24,13 @@ std::vector<tutti_op> ops_named(const std::string& given) {
   return ops;
 }
 
+std::string text_of_op(tutti_op op) { return op == kPreMulSum ? "mulsum" : text_of(op); }
+
+bool folds(tutti_op op, tutti_type type) {
+  if (op != kPreMulSum) return applies_to(op, type);
+  return applies_to(TUTTI_SUM, type) && element_type_info(type).kind != ElementKind::boolean;
+}
+
 std::vector<std::string> all_type_names() {
   std::vector<std::string> all;
   for (const ElementTypeInfo& row : element_types) {
@@ -35,6 +43,7 @@ std::vector<std::string> all_type_names() {
 
 std::vector<std::string> all_op_names() {
   std::vector<std::string> all = op_names();
+  all.emplace_back("mulsum");
   all.emplace_back("all");
   return all;
 }

@@ -17,6 +17,11 @@ const char* name_of(MemoryKind memory);
 std::vector<tutti_type> types_named(const std::string& given);
 std::vector<tutti_op> ops_named(const std::string& given);
 
+/// An operator's name, kPreMulSum's too.
+std::string text_of_op(tutti_op op);
+/// Whether it folds such elements.
+bool folds(tutti_op op, tutti_type type);
+
 /// Names and aliases and "all", for --help and refusals.
 std::vector<std::string> all_type_names();
 std::vector<std::string> all_op_names();

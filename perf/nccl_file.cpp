@@ -5,6 +5,7 @@
 
 #include <string_view>
 
+#include "perf/names.h"
 #include "src/program/json.h"
 #include "src/tables/names.h"
 
@@ -42,7 +43,7 @@ std::string json_row(const Row& row, const Request& request) {
   const Measured& any = row.any();
   JsonObject object;
   object.add("size", any.bytes()).add("count", any.count).add("type", text_of(any.type));
-  object.add("redop", any.collective->reduces() ? text_of(any.op) : "none");
+  object.add("redop", any.collective->reduces() ? text_of_op(any.op) : "none");
   object.add("root", std::to_string(any.collective->rooted() ? any.root : -1));
   if (any.collective->takes_lists) object.add("division", any.division_text());
   object.add_json("out_of_place", half(row.out_of_place, request)).add_json("in_place", half(row.in_place, request));
@@ -111,7 +112,7 @@ std::string csv_file(const NcclRun& run, const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     const Measured& any = row.any();
     text += fmt::format("{},{},{},{},{}{}{}{}\n", any.bytes(), any.count, text_of(any.type),
-                        any.collective->reduces() ? text_of(any.op) : "none", any.collective->rooted() ? any.root : -1,
+                        any.collective->reduces() ? text_of_op(any.op) : "none", any.collective->rooted() ? any.root : -1,
                         csv_half(row.out_of_place), csv_half(row.in_place),
                         lists ? std::string(",") + any.division_text() : "");
   }

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "perf/data.h"
 #include "perf/names.h"
 #include "perf/nccl_options.h"
 #include "src/program/files.h"
@@ -157,10 +158,7 @@ std::string read_types(const CommandLine& words, Request& request) {
                        program::listing(all_type_names()));
   }
   request.ops = ops_named(words.op);
-  if (words.op == "mulsum") {
-    return fmt::format("--op was given 'mulsum', but this version has no pre-multiplied sum yet; use one of {}",
-                       program::listing(all_op_names()));
-  }
+  if (words.op == "mulsum" || words.op == "all") request.ops.push_back(kPreMulSum);
   if (request.ops.empty()) {
     return fmt::format("--op was given '{}', which this version does not have; use one of {}", words.op,
                        program::listing(all_op_names()));
@@ -359,9 +357,6 @@ std::string read_method(const CommandLine& words, Request& request) {
   if (request.call_time && request.fresh) {
     return "-C 1 (--report_cputime) posts operations ahead, and --fresh rewrites the input before each; leave one of them "
            "out";
-  }
-  if (words.op == "all" && request.collective->reduces()) {
-    request.notes.emplace_back("-o all is without mulsum: pre-multiplied sums are not there yet");
   }
   return "";
 }

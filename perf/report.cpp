@@ -113,7 +113,7 @@ program::JsonObject json_of(const Measured& measured, const Request& request, do
   time.measured("p99", measured.time.p99).measured("max", measured.time.max);
   program::JsonObject line;
   line.add("collective", measured.collective->name).add("bytes", measured.bytes()).add("count", measured.count);
-  line.add("type", text_of(measured.type)).add("op", measured.collective->reduces() ? text_of(measured.op) : "none");
+  line.add("type", text_of(measured.type)).add("op", measured.collective->reduces() ? text_of_op(measured.op) : "none");
   line.add("ranks", measured.ranks).add("in_place", measured.in_place).add("memory", name_of(request.memory));
   line.add("algorithm", measured.algorithm).add("transport", measured.transport).add("iterations", measured.iterations);
   line.add("time_us", time).measured("algbw_GBps", measured.algbw_GBps()).measured("busbw_GBps", measured.busbw_GBps());
@@ -202,7 +202,7 @@ void PerfReport::count(const Measured& measured) {
   ++measurements_;
   wrong_ += measured.wrong.value_or(0);
   std::string label = text_of(measured.type);
-  if (measured.collective->reduces()) label += std::string(" ") + text_of(measured.op);
+  if (measured.collective->reduces()) label += std::string(" ") + text_of_op(measured.op);
   if (measured.collective->rooted() && !request_.root) label += fmt::format(" root {}", measured.root);
   if (request_.divisions.size() > 1) label += std::string(" ") + measured.division_text();
   if (measured.in_place) label += " in place";
@@ -234,7 +234,7 @@ void PerfReport::add(const std::optional<Measured>& out_of_place, const std::opt
   const Measured& any = row.any();
   const std::string division = any.collective->takes_lists ? fmt::format("  {:>8}", any.division_text()) : "";
   output_.line(fmt::format("{:>12}  {:>12}  {:>8}  {:>6}  {:>6}{}{}  {:<16}  {:<9}  {:>9}{}{}", any.bytes(), any.count,
-                           text_of(any.type), any.collective->reduces() ? text_of(any.op) : "none",
+                           text_of(any.type), any.collective->reduces() ? text_of_op(any.op) : "none",
                            any.collective->rooted() ? any.root : -1, columns(row.out_of_place), columns(row.in_place),
                            common(row, &Measured::algorithm), common(row, &Measured::transport),
                            disturbed_text(row.disturbed()), division, request_.timestamps ? "  " + row.timestamp : ""));

@@ -611,8 +611,9 @@ TUTTI_API tutti_status tutti_group_estimate(uint64_t* ns);
 TUTTI_API tutti_status tutti_queue_create(tutti_queue** queue);
 TUTTI_API tutti_status tutti_queue_destroy(tutti_queue* queue);
 /// Returns when all that was enqueued before (transfers included) has completed, with its first error that no wait has
-/// returned yet. TUTTI_IN_PROGRESS after timeout_ns (0: no limit but the operations' own), TUTTI_ABORTED where a
-/// communicator's poll hook ended the wait: after either everything goes on, for a later wait.
+/// returned yet, that of a transfer that was taken back too. TUTTI_IN_PROGRESS after timeout_ns (0: no limit but the
+/// operations' own), TUTTI_ABORTED where a communicator's poll hook ended the wait: after either everything goes on, for a
+/// later wait.
 TUTTI_API tutti_status tutti_queue_wait(tutti_queue* queue, uint64_t timeout_ns);
 /// Runs `fn` on the queue's thread when all collectives enqueued before have ended, and before any enqueued later: for
 /// copies that go with them. No lock is held. It may call Tutti, but neither waits for this queue nor destroys it; it has

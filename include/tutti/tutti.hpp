@@ -229,12 +229,14 @@ class Work {
     return &work_.work;
   }
   /// What is known of the operation.
-  tutti_work_info_t info() const {
-    tutti_work_info_t info{};
+  tutti_work_details info() const {
+    tutti_work_details info{};
     info.size = sizeof info;
     detail::check(tutti_work_info(get(), &info));
     return info;
   }
+  /// Takes back a send or a receive that has met no match: see tutti_work_cancel.
+  void cancel() const { detail::check(tutti_work_cancel(get())); }
   /// Calls fn(status) once, on a thread of the library's: see tutti_work_on_complete. No exception may leave it.
   template <typename F>
   void on_complete(F fn) const {
@@ -318,6 +320,16 @@ class Options {
   Options& algorithm(const char* algorithm) { return with(call_.algorithm, algorithm); }
   Options& timeout(std::chrono::nanoseconds limit) {
     return with(call_.timeout_ns, static_cast<std::uint64_t>(limit.count()));
+  }
+  /// Of a send, a receive or a group of them: what has met no match by then alone ends, see TUTTI_SOFT_DEADLINE.
+  Options& soft_timeout(std::chrono::nanoseconds limit) {
+    return timeout(limit).with(call_.flags, call_.flags | TUTTI_SOFT_DEADLINE);
+  }
+  /// A number of the caller's own, told by Work::info and in errors.
+  Options& user_tag(std::uint64_t number) { return with(call_.user_tag, number); }
+  /// Thread blocks of the call's launch on a device; 0: as the communicator's config says.
+  Options& blocks(std::uint32_t least, std::uint32_t most) {
+    return with(call_.min_blocks, least).with(call_.max_blocks, most);
   }
   Options& priority(std::int32_t priority) { return with(call_.priority, priority); }
   /// Folds floats of up to 32 bits in float32, and rounds once.
@@ -454,6 +466,13 @@ class Communicator {
     detail::check_begun(
         tutti_comm_create_members(get(), ranks.data(), static_cast<int>(ranks.size()), tag, out.comm_.get(), config));
     return out;
+  }
+  /// What it takes of memory at this moment.
+  tutti_memory_use memory() const {
+    tutti_memory_use use{};
+    use.size = sizeof use;
+    detail::check(tutti_comm_memory(get(), &use));
+    return use;
   }
   void set_name(const char* name) const { detail::check(tutti_comm_set_name(get(), name)); }
   void abort() const { static_cast<void>(tutti_comm_abort(get())); }
@@ -863,6 +882,26 @@ class Communicator {
   };
   /// At a place of its own, where a group's end writes it although this object may have moved.
   std::unique_ptr<tutti_comm*, Destroy> comm_;
+};
+
+/// Host memory that operations will use again and again, registered as long as this lives: see tutti_memory_register. Let
+/// it end before the memory does.
+class Registration {
+ public:
+  /// memory: as verbs take it.
+  template <typename R>
+  Registration(const Communicator& comm, R&& memory) {
+    const auto bytes = std::as_writable_bytes(std::span(memory));
+    tutti_registration* made = nullptr;
+    detail::check(tutti_memory_register(comm.get(), bytes.data(), bytes.size(), &made));
+    registration_.reset(made);
+  }
+
+ private:
+  struct Unregister {
+    void operator()(tutti_registration* registration) const { static_cast<void>(tutti_memory_unregister(registration)); }
+  };
+  std::unique_ptr<tutti_registration, Unregister> registration_;
 };
 
 }  // namespace tutti

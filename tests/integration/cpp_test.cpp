@@ -453,6 +453,27 @@ TEST(CppFace, ACommunicatorThatGoesInAnOpenGroupIsAborted) {
   leaver.join();
 }
 
+TEST(CppFace, TakesTransfersBackAndTellsOfMemory) {
+  on_ranks(1, [](const Communicator& comm) {
+    Values data(5, 1);
+    const Registration registered(comm, data);
+    const Queue queue;
+    Work work;
+    comm.recv(data, 0, 0, Options(queue.stream()).work(work).user_tag(9));
+    work.cancel();
+    EXPECT_THROW(work.wait(), Failure);
+    EXPECT_EQ(work.info().status, TUTTI_ABORTED);
+    EXPECT_EQ(work.info().user_tag, 9u);
+    std::error_code why;
+    comm.recv(data, 0, why, 0, Options().soft_timeout(std::chrono::milliseconds(2)));
+    EXPECT_EQ(why, std::error_code(TUTTI_TIMEOUT, status_category()));
+    comm.all_reduce(data, TUTTI_SUM, Options().blocks(1, 4));
+    EXPECT_EQ(data, Values(5, 1));
+    EXPECT_EQ(comm.memory().message_bytes, 0u);
+    EXPECT_THROW(queue.wait(), Failure);
+  });
+}
+
 TEST(CppFace, ListsEverySetting) {
   const std::vector<tutti_setting> all = settings();
   const auto named = [&](const std::string& name) {

@@ -218,7 +218,7 @@ TEST(Request, TakesTheNamesOfNcclTests) {
   EXPECT_EQ(line.request.warmup, 0);
   EXPECT_EQ(line.request.checks, 0);
   EXPECT_THAT(line.request.types, ElementsAre(TUTTI_FLOAT16));
-  EXPECT_EQ(line.request.ops.size(), operators.size());
+  EXPECT_EQ(line.request.ops.size(), operators.size() + 1);
   EXPECT_FALSE(line.request.root);
   EXPECT_THAT(counts_of(line.request, TUTTI_FLOAT16, 2), ElementsAre(512u, 2048u, 8192u, 32768u));
   EXPECT_EQ(Line({"all_reduce", "-d", "all"}).request.types.size(), element_types.size());
@@ -252,7 +252,6 @@ TEST(Request, RefusesInOneSentence) {
       {{"all_reduce", "-d", "f"}, "'f', which is no type"},
       {{"all_reduce", "-d", "int"}, "'int', which is no type"},
       {{"all_reduce", "-d", "fp8"}, "'fp8', which is no type"},
-      {{"all_reduce", "-o", "mulsum"}, "'mulsum'"},
       {{"reduce", "-r", "-1"}, "'-1'"},
       {{"reduce", "-r", "x"}, "'x'"},
       {{"all_reduce", "--device", "0"}, "--device was given without --memory cuda"},
@@ -383,10 +382,9 @@ TEST(PerfReport, SaysWhyOneRankHasNoBusBandwidth) {
 
 TEST(PerfReport, SaysWhatWasTakenWithoutEffectAndHowTimesAreTaken) {
   EXPECT_THAT(
-      printed({"all_reduce", "-x", "1", "-a", "1", "-z", "1", "-S", "1", "-o", "all"}, {{sample(), sample(), ""}}),
+      printed({"all_reduce", "-x", "1", "-a", "1", "-z", "1", "-S", "1"}, {{sample(), sample(), ""}}),
       AllOf(HasSubstr("# -x (--cta_policy) 1 has no effect: "), HasSubstr("# time: median over iterations of the mean"),
-            HasSubstr("# -z 1 (--blocking): a barrier follows"), HasSubstr("disturbed  timestamp"),
-            HasSubstr("# -o all is without mulsum")));
+            HasSubstr("# -z 1 (--blocking): a barrier follows"), HasSubstr("disturbed  timestamp")));
   EXPECT_THAT(printed({"all_reduce", "-C", "1"}, {{sample(), sample(), ""}}), HasSubstr(" cputime   algbw"));
 }
 

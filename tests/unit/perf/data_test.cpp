@@ -11,6 +11,7 @@
 #include <set>
 #include <vector>
 
+#include "perf/names.h"
 #include "src/tables/element_types.h"
 #include "src/tables/names.h"
 #include "src/tables/operators.h"
@@ -185,6 +186,31 @@ std::string text(const Pattern& pattern) {
 }
 
 constexpr uint64_t kCount = 700;  // more than one block of the generator
+
+// Sums of scaled operands, by a plain sum of what each rank's scalar makes of its input.
+TEST(Data, OfPreMultipliedSumsFoldsEachRanksInputTimesItsScalar) {
+  for (const ElementTypeInfo& type : element_types) {
+    if (!folds(kPreMulSum, type.type)) continue;
+    for (const int ranks : {1, 2, 3, 9, 40}) {
+      const Pattern pattern = {type.type, kPreMulSum, true, ranks, 7};
+      const size_t size = tutti_type_size(type.type);
+      Bytes total;
+      bool differs = false;
+      for (int rank = 0; rank < ranks; ++rank) {
+        Bytes scalar(size), operand = input(pattern, rank, 5, kCount);
+        fill_scalar(pattern, rank, scalar.data());
+        EXPECT_EQ(as_number(type.type, scalar.data()), 1 + rank % 2);
+        const Bytes as_given = operand;
+        // Twice an operand is its sum with itself.
+        if (rank % 2 == 1) operand = combine(type.type, TUTTI_SUM, as_given, as_given);
+        differs = differs || operand != as_given;
+        total = rank == 0 ? operand : combine(type.type, TUTTI_SUM, total, operand);
+      }
+      EXPECT_EQ(total, folded(pattern, 5, kCount)) << text_of(type.type) << " of " << ranks;
+      EXPECT_EQ(differs, ranks > 1);
+    }
+  }
+}
 
 TEST(Data, FoldsToTheSameBitsInEveryOrder) {
   for (const Pattern& pattern : reducing_patterns({1, 2, 3, 9, 40, 300})) {

@@ -132,7 +132,6 @@ TEST(NcclLines, EveryOptionThatMeansSomethingElseIsRefusedWithItsReason) {
       {{"-D", "1"}, {"-D (--device_implementation)", "needs a GPU"}},
       {{"-V", "32"}, {"-V (--device_cta_count)", "needs a GPU"}},
       {{"-R", "2"}, {"-R (--local_register) was given '2'", "symmetric windows are not there yet"}},
-      {{"-o", "mulsum"}, {"--op was given 'mulsum'", "no pre-multiplied sum"}},
       {{"-Y", "fine"}, {"-Y (--memory_type)", "GPU's memory"}},
       {{"-u", "ff,ff"}, {"-u (--cumask)", "compute units of a GPU"}},
       {{"-q", "10"}, {"-q (--delay_inout_place)", "there is no pause"}},
