@@ -82,8 +82,8 @@ void declare(program::Options& options, Request& request) {
   options.integer("--lanes", &request.lanes, 0, 64, "lanes; 0 leaves the choice to the algorithm");
   options.size("--bytes", &request.problem.bytes, "bytes of one block, as the API counts; of a v-variant, on average");
   options.text("--division", &request.division, "NAME",
-               "simulate, cost, show --svg: how a v-variant's elements are divided into blocks: " +
-                   listing(division_names()) + "; by default even. Proofs hold for every division");
+               "simulate, cost, show --svg: how a v-variant's elements are divided into blocks, one of " +
+                   listing(division_names()) + "; proofs hold for every division");
   options.size("--slice", &request.slice, "bytes of the longest message: longer chunks go in several passes");
   options.text("--type", &request.problem.type, "NAME", "element type: one of the API's, or opaqueN for N bytes");
   options.text("--op", &request.problem.op, "NAME",
