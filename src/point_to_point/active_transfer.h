@@ -59,6 +59,7 @@ struct ActiveTransfer {
   std::uint64_t message = 0;  ///< the number of what it sends, which is its own, or receives
   std::uint64_t done = 0;     ///< bytes sent or received so far
   std::uint64_t total = 0;    ///< receiving: bytes that the sender announced
+  tutti_type type = {};       ///< receiving: that the sender named
   bool streams = false;       ///< receiving a long one: it is written past the caches
   std::uint64_t last = 0;     ///< the number of the last message that it sends, once that is committed
   Stage stage = Stage::fresh;
@@ -86,6 +87,12 @@ class TransferLine {
   }
   /// Takes out the one that came first. There is one.
   ActiveTransfer& pop() { return *std::exchange(first_, first_->node.next); }
+  /// The first that receives this message of its sender's; nullptr where none does.
+  ActiveTransfer* find(std::uint64_t message) const {
+    ActiveTransfer* found = first_;
+    while (found != nullptr && found->message != message) found = found->node.next;
+    return found;
+  }
   /// Takes out one that stands in it.
   void remove(ActiveTransfer& active) {
     for (TransferLine all = std::exchange(*this, {}); !all.empty();) {

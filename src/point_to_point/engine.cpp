@@ -715,12 +715,17 @@ inline void TransferEngine::take_clear(PeerChannel& p, int rank, const Trailer& 
   return is_sent || active->is_ghost() ? complete(*active, {}) : p.sending.push(*active);
 }
 
-/// A sender takes back what it asked for. Where a receive has met it, that one's clear is the answer.
+/// A sender takes back what it asked for. Where a receive has met it, and its clear is on its way, that is the answer.
 void TransferEngine::take_withdraw(PeerChannel& p, int rank, const Trailer& trailer) {
   const auto is_it = [&trailer](const UnexpectedMessage& each) {
     return each.trailer.kind == MessageKind::request && each.trailer.id == trailer.id;
   };
-  if (matcher_.take_message({trailer.tag, rank}, is_it) == nullptr) return;
+  ActiveTransfer* const met = p.answers.find(trailer.id);
+  if (met == nullptr && matcher_.take_message({trailer.tag, rank}, is_it) == nullptr) return;
+  if (met != nullptr) {
+    p.answers.remove(*met);
+    wait_again(*met);
+  }
   p.notices.push_back({trailer.id, trailer.bytes, trailer.tag, MessageKind::withdrawn, trailer.type});
 }
 
@@ -731,20 +736,27 @@ void TransferEngine::take_withdrawn(int rank, const Trailer& trailer) {
   complete(*active, active->is_ghost() ? Status() : taken_back(*active));
 }
 
-/// A receive has met what its sender had taken back: it waits again, for the next message.
 void TransferEngine::take_nothing(int rank, const Trailer& trailer) {
   ActiveTransfer* const active = receiving_.first({trailer.id, rank});
   if (active == nullptr) return;
   receiving_.remove(*active);
-  active->done = active->total = 0;
-  active->stage = Stage::waiting;
-  if (std::exchange(active->extended, false)) under_way_.postpone(*active, {now_ns(), limit_of(active->transfer)});
-  if (!take_unexpected(*active)) matcher_.post_again(*active);
+  wait_again(*active);
+}
+
+/// A receive has met what its sender had taken back: it waits for the next message.
+void TransferEngine::wait_again(ActiveTransfer& active) {
+  active.done = active.total = 0;
+  active.stage = Stage::waiting;
+  if (std::exchange(active.extended, false)) under_way_.postpone(active, {now_ns(), limit_of(active.transfer)});
+  if (!take_unexpected(active)) matcher_.post_again(active);
 }
 
 inline void TransferEngine::take_data(int rank, const Trailer& trailer, std::span<const std::byte> payload) {
   ActiveTransfer* const active = receiving_.first({trailer.id, rank});
   if (active == nullptr) return;
+  if (!takes(active->transfer, active->total)) {
+    return mismatch(*active, rank, {trailer.id, active->total, active->transfer.tag, MessageKind::request, active->type});
+  }
   const std::uint64_t part = std::min<std::uint64_t>(payload.size(), active->total - active->done);
   copy_payload(active->transfer.memory + active->done, payload.first(part), active->streams);
   active->done += part;
@@ -774,11 +786,12 @@ inline bool TransferEngine::take_unexpected(ActiveTransfer& active) {
 /// A receive has met its message.
 inline void TransferEngine::receive(ActiveTransfer& active, int source, const Trailer& trailer,
                                     std::span<const std::byte> payload) {
-  if (!takes(active.transfer, trailer.bytes)) return mismatch(active, source, trailer);
+  const bool whole = trailer.kind == MessageKind::eager || trailer.bytes <= longest_in_request;
+  // What was only asked for may have been taken back: the answer to the clear tells.
+  if (whole && !takes(active.transfer, trailer.bytes)) return mismatch(active, source, trailer);
   active.stage = Stage::met;
   if (active.work != nullptr) active.work->set_received(source, trailer.bytes / active.transfer.element);
   PeerChannel& p = peer(source);
-  const bool whole = trailer.kind == MessageKind::eager || trailer.bytes <= longest_in_request;
   const std::uint64_t part = whole ? std::min<std::uint64_t>(payload.size(), trailer.bytes) : 0;
   if (part != 0) copy_memory(active.transfer.memory, payload.data(), part);
   if (trailer.kind == MessageKind::eager) {
@@ -787,6 +800,7 @@ inline void TransferEngine::receive(ActiveTransfer& active, int source, const Tr
   }
   active.message = trailer.id;
   active.total = trailer.bytes;
+  active.type = trailer.type;
   active.done = whole ? active.total : 0;
   active.streams = use_non_temporal(2 * trailer.bytes, context_.ranks_here);
   p.answers.push(active);

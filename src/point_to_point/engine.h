@@ -151,6 +151,7 @@ class TransferEngine : public Work::Canceller {
   void take_withdraw(PeerChannel& p, int rank, const Trailer& trailer);
   void take_withdrawn(int rank, const Trailer& trailer);
   void take_nothing(int rank, const Trailer& trailer);
+  void wait_again(ActiveTransfer& active);
   void arrived(int source, const Trailer& trailer, std::span<const std::byte> payload);
   bool take_unexpected(ActiveTransfer& active);
   void receive(ActiveTransfer& active, int source, const Trailer& trailer, std::span<const std::byte> payload);
