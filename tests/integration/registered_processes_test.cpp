@@ -23,7 +23,6 @@
 
 #include "tests/support/arenas.h"
 #include "tests/support/child.h"
-#include "tests/support/probe_pipe.h"
 #include "tests/support/ranks.h"
 #include "tests/support/sanitizers.h"
 #include "tests/support/temporary_folder.h"

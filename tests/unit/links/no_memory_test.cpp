@@ -16,7 +16,6 @@
 #include "src/links/registered_memory.h"
 #include "tests/support/arenas.h"
 #include "tests/support/holdings.h"
-#include "tests/support/probe_pipe.h"
 #include "tests/support/world.h"
 
 namespace {

@@ -5,7 +5,6 @@
 
 #include "tests/conformance/world.h"
 #include "tests/support/no_descriptors.h"
-#include "tests/support/probe_pipe.h"
 #include "transports/shm/shm.h"
 
 namespace tutti::shm {
