@@ -393,7 +393,6 @@ int Bench::prepare() {
   return program::kGood;
 }
 
-// The end of the report, and its verdict, which all ranks return.
 // Of the communicator that the operations ran on.
 int Bench::report_memory() {
   if (!request_.memory_use) return program::kGood;
@@ -409,6 +408,7 @@ int Bench::report_memory() {
   return program::kGood;
 }
 
+// The end of the report, and its verdict, which all ranks return.
 int Bench::finish() {
   if (const int code = report_memory(); code != program::kGood) return code;
   const std::string sentence = world_.rank == 0 ? report_.end() : "";

@@ -135,8 +135,9 @@ typedef struct tutti_call {
 #define TUTTI_CALL_INIT {sizeof(tutti_call), 0, 0, 0, NULL, NULL, TUTTI_INT8, NULL, 0, 0, 0, 0, 0, 0, 0}
 
 /// tutti_call.flags, of a send or a receive, and of the outermost tutti_group_end for those without a timeout of their own:
-/// where the timeout passes before a match was met, the transfer alone ends, with TUTTI_TIMEOUT, as by tutti_work_cancel.
-/// The communicator stays sound. One that has met its match goes on, for as long as the communicator's timeout more.
+/// where the timeout passes before a match was met, the transfer alone ends, with TUTTI_TIMEOUT, as by tutti_work_cancel:
+/// a send that its receiver has heard of up to a tenth of a second later. The communicator stays sound. One that has met
+/// its match goes on, for as long as the communicator's timeout more.
 #define TUTTI_SOFT_DEADLINE 1u
 
 /// A timeout that never passes. Whoever waits for a rank that has died hears of that all the same.
@@ -649,7 +650,8 @@ TUTTI_API tutti_status tutti_work_info(const tutti_work* work, tutti_work_detail
 /// Returns at once. What has met its match, or has ended, goes on as it was; the work's end tells which. A receive ends at
 /// once. So does a send of which its receiver has not heard. Else the receiver is asked, and the send ends with its answer.
 /// Where the receiver's process makes no progress for transfers, it ends after a tenth of a second; no receive gets it
-/// later, but one of up to 64 bytes may. Errors: TUTTI_INVALID_USAGE (a collective, a whole group, tutti_queue_call).
+/// later, but one of up to 64 bytes may. A receive that had met such a send takes the next message that matches. That may
+/// be later than what receives posted after it have taken meanwhile. Errors: TUTTI_INVALID_USAGE (a collective, a whole group, tutti_queue_call).
 TUTTI_API tutti_status tutti_work_cancel(tutti_work* work);
 /// `fn` is called exactly once, on a thread of the library's, with no lock held, never inside this or the posting call. All
 /// callbacks of a process share that thread, one after the other: one that blocks holds up the others.

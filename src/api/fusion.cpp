@@ -61,6 +61,7 @@ CollectiveCall fused(std::span<const CollectiveCall* const> calls, int rank, int
   all.send = all.recv = nullptr;
   all.root = 0;
   all.count = 0;
+  all.user_tag = 0;  // of several
   for (const CollectiveCall* call : calls) {
     if (call->timeout_ns != 0)
       all.timeout_ns = all.timeout_ns == 0 ? call->timeout_ns : std::min(all.timeout_ns, call->timeout_ns);

@@ -206,6 +206,14 @@ Result<std::shared_ptr<SharedOperation>> admit_begun(Communicator& communicator)
   return destroyed_before_it_began();
 }
 
+/// How long it may take. One that ends softly goes on beyond its limit, once it has met its match.
+std::uint64_t longest_ns(const Task& task) {
+  const std::uint64_t usual = task.communicator().timeout_ns();
+  const std::uint64_t own = task.timeout_ns() != 0 ? task.timeout_ns() : usual;
+  const Transfer* const transfer = task.transfer();
+  return transfer != nullptr && transfer->soft ? own > UINT64_MAX - usual ? UINT64_MAX : own + usual : own;
+}
+
 /// Makes the communicator count it, until its work has completed. Nothing has happened where that fails.
 Status admit(Task& task, const std::shared_ptr<Parts>& parts) {
   auto admission = task.transfer() != nullptr ? admit_begun(task.communicator()) : task.communicator().admit();
@@ -215,7 +223,7 @@ Status admit(Task& task, const std::shared_ptr<Parts>& parts) {
   if (parts != nullptr) hold = std::make_shared<Both>(*admission, parts);
   // A queue's transfer is the engine's alone.
   if (task.collective() != nullptr || task.queue() == nullptr) task.admission = std::move(*admission);
-  task.work->issue(task.timeout_ns() != 0 ? task.timeout_ns() : task.communicator().timeout_ns(), std::move(hold));
+  task.work->issue(longest_ns(task), std::move(hold));
   return {};
 }
 

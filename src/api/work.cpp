@@ -125,7 +125,7 @@ tutti_status tutti_work_info(const tutti_work* work, tutti_work_details* info) {
     copy.kind = described.kind;
     copy.bytes = described.bytes;
     copy.user_tag = described.user_tag;
-    std::ranges::copy(known.algorithm, copy.algorithm);
+    if (copy.status == TUTTI_SUCCESS) std::ranges::copy(known.algorithm, copy.algorithm);
     std::memcpy(info, &copy, std::min(info->size, sizeof copy));
     return {};
   });

@@ -139,9 +139,11 @@ Status Work::cancel() {
     const std::lock_guard lock(mutex_);
     if (status_) return {};
     if (canceller_ == nullptr) {
-      return Status(TUTTI_INVALID_USAGE,
-                    std::string(*description_.kind != '\0' ? description_.kind : "a whole group") + " cannot be taken back",
-                    "Cancel sends and receives; tutti_comm_abort ends all that a communicator does.");
+      return Status(
+          TUTTI_INVALID_USAGE,
+          std::string(*description_.kind != '\0' ? description_.kind : "a group, or a call of the caller's own,") +
+              " cannot be taken back",
+          "Cancel sends and receives; tutti_comm_abort ends all that a communicator does.");
     }
     // Relaxed: see is_cancelled.
     cancelled_.store(true, std::memory_order_relaxed);

@@ -30,8 +30,8 @@ class FastPath {
   /// hash: the call's, for the history. timeout_ns, hook: of calls without options.
   void remember(const PreparedPlan& plan, const CollectiveCall& call, std::uint64_t hash, std::uint64_t timeout_ns,
                 const PollHook& hook) {
-    const bool plain = call.algorithm.empty() && call.name.empty() && call.timeout_ns == 0 && !call.beside &&
-                       !call.finalizes && !call.one_fold && call.custom == nullptr &&
+    const bool plain = call.algorithm.empty() && call.name.empty() && call.timeout_ns == 0 && call.user_tag == 0 &&
+                       !call.beside && !call.finalizes && !call.one_fold && call.custom == nullptr &&
                        (!call.irregular || call.problem_units() == 1);
     if (!plain || call.count == 0 || !executor_.may_run_again()) return;
     plan_ = &plan;

@@ -42,14 +42,13 @@ class TransferBatch {
 
 /// How far a transfer is: whether it can be taken back.
 enum class Stage : std::uint8_t {
-  fresh,    ///< it has not begun, and stands in no line
   waiting,  ///< this process alone knows of it
   asked,    ///< a send whose receiver has its request, and has not answered
   met,      ///< it has met its match, or may have
 };
 
 /// A transfer under way, which tells its work or its batch of its end. One that has told it is a *ghost*: a send that was
-/// taken back, which the receiver's answer may still come for.
+/// taken back, which the receiver's answer is still to come for, or one whose bytes are still to leave this process.
 struct ActiveTransfer {
   Transfer transfer;
   std::shared_ptr<Work> work;
@@ -62,9 +61,10 @@ struct ActiveTransfer {
   tutti_type type = {};       ///< receiving: that the sender named
   bool streams = false;       ///< receiving a long one: it is written past the caches
   std::uint64_t last = 0;     ///< the number of the last message that it sends, once that is committed
-  Stage stage = Stage::fresh;
-  bool extended = false;                    ///< its soft limit has passed when it had met its match
+  Stage stage = Stage::waiting;
+  bool extended = false;                    ///< it goes on although its own limit has passed
   tutti_status taken_back = TUTTI_SUCCESS;  ///< asked: what it ends with, where its receiver was told to forget it
+  Deadline before;                          ///< its own, where it was taken back
   std::uint8_t bucket = 0;                  ///< this and the next are for ByDeadline
   std::list<ActiveTransfer>::iterator listed = {};
   LineNode<ActiveTransfer> node;  ///< in the line that it stands in
@@ -72,6 +72,8 @@ struct ActiveTransfer {
   /// What its messages say of it.
   Trailer trailer(MessageKind kind) const { return {message, transfer.bytes, transfer.tag, kind, transfer.type}; }
   bool is_ghost() const { return work == nullptr && batch == nullptr; }
+  /// Whether it alone ends, or goes on, where its deadline has passed. Ghosts have none.
+  bool expires() const { return !extended && (taken_back != TUTTI_SUCCESS || transfer.soft); }
 };
 
 /// First come, first served. A transfer stands in one line at most, of this kind or among Lines.
@@ -87,12 +89,6 @@ class TransferLine {
   }
   /// Takes out the one that came first. There is one.
   ActiveTransfer& pop() { return *std::exchange(first_, first_->node.next); }
-  /// The first that receives this message of its sender's; nullptr where none does.
-  ActiveTransfer* find(std::uint64_t message) const {
-    ActiveTransfer* found = first_;
-    while (found != nullptr && found->message != message) found = found->node.next;
-    return found;
-  }
   /// Takes out one that stands in it.
   void remove(ActiveTransfer& active) {
     for (TransferLine all = std::exchange(*this, {}); !all.empty();) {

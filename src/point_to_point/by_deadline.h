@@ -70,13 +70,21 @@ class ByDeadline {
     return bucket->front();
   }
 
-  /// The item whose deadline has passed first, or nullptr. now_ns does not go back.
-  T* look(std::uint64_t now_ns) {
-    for (T& item : buckets_[uncounted]) {
-      if (item.deadline.at_ns == 0) item.deadline = Deadline::in(item.deadline.limit_ns);
+  /// Calls `each` with every item whose deadline has passed. It may remove that item or postpone it, and no other. now_ns
+  /// does not go back, nor in `look`.
+  template <typename Each>
+  void each_passed(std::uint64_t now_ns, const Each& each) {
+    move_on(now_ns);
+    for (auto next = buckets_[due].begin(); next != buckets_[due].end();) {
+      T& item = *next++;
+      ++steps_;
+      if (item.deadline.at_ns <= now_ns) each(item);
     }
-    advance(now_ns >> tick_bits);
-    distribute(uncounted);
+  }
+
+  /// The item whose deadline has passed first, or nullptr.
+  T* look(std::uint64_t now_ns) {
+    move_on(now_ns);
     T* passed = nullptr;
     for (T& item : buckets_[due]) {
       ++steps_;
@@ -98,6 +106,14 @@ class ByDeadline {
   std::uint8_t bucket_of(const T& item) const {
     const std::uint64_t at = item.deadline.at_ns >> tick_bits;
     return at <= tick_ ? due : static_cast<std::uint8_t>(due + std::bit_width(at ^ tick_));
+  }
+
+  void move_on(std::uint64_t now_ns) {
+    for (T& item : buckets_[uncounted]) {
+      if (item.deadline.at_ns == 0) item.deadline = Deadline::in(item.deadline.limit_ns);
+    }
+    advance(now_ns >> tick_bits);
+    distribute(uncounted);
   }
 
   /// Moves a bucket's items to where they belong.

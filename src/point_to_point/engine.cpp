@@ -68,7 +68,7 @@ TransferEngine::TransferEngine(const TransferContext& context)
 void TransferEngine::end() {
   {
     const std::lock_guard lock(inbox_mutex_);
-    closing_ = true;
+    closing_.store(true, std::memory_order_relaxed);  // relaxed: the lock orders it
   }
   posted_.notify_all();
   if (thread_.joinable()) thread_.join();
@@ -145,8 +145,9 @@ Status TransferEngine::wait(const Work& work, const PollHook& hook) {
 inline std::size_t TransferEngine::exchange_at_once(std::span<const Transfer> transfers, Done& done) {
   // Relaxed: a post that happened before this call is seen, another thread's too. A thread that has taken it out of the
   // inbox since held our lock, so it shows in fresh_ or under_way_. Of a post that did not, either order will do.
-  const bool alone =
-      under_way_.empty() && fresh_.empty() && !matcher_.has_messages() && !posted_some_.load(std::memory_order_relaxed);
+  // Ghosts are overtaken by design; what is said of them is not.
+  const bool alone = under_way_.size() == ghosts_ && notices_ == 0 && fresh_.empty() && !matcher_.has_messages() &&
+                     !posted_some_.load(std::memory_order_relaxed);
   // Whatever is left of the call afterwards must not fail for want of memory. Never more are kept than `done` has bits.
   if (!alone || polls_ || ended_.size() < transfers.size()) return 0;
   std::size_t count = 0;
@@ -311,7 +312,7 @@ void TransferEngine::torn(const Status& status) {
 
 Status TransferEngine::start_thread() {
   const std::lock_guard lock(inbox_mutex_);
-  if (thread_.joinable()) return {};
+  if (closing_.load(std::memory_order_relaxed) || thread_.joinable()) return {};
   auto thread = background_thread("tutti transfers", [this] { run(); });
   if (thread.ok()) thread_ = std::move(*thread);
   return thread.status();
@@ -319,14 +320,17 @@ Status TransferEngine::start_thread() {
 
 void TransferEngine::run() {
   std::unique_lock lock(inbox_mutex_);
-  while (!closing_) {
+  while (!closing_.load(std::memory_order_relaxed)) {
     // Relaxed: the mutex orders it with the posts that want this thread; completions make it smaller.
     if (pending_.load(std::memory_order_relaxed) == 0) {
       posted_.wait(lock);
       continue;
     }
     lock.unlock();
-    for (std::uint32_t rounds = 0; pending_.load(std::memory_order_relaxed) != 0 && rounds < 4096;) {
+    const auto goes_on = [this] {
+      return pending_.load(std::memory_order_relaxed) != 0 && !closing_.load(std::memory_order_relaxed);
+    };
+    for (std::uint32_t rounds = 0; goes_on() && rounds < 4096;) {
       const Turn turn = take_turn(std::unique_lock(mutex_, std::try_to_lock), rounds);
       if (turn == Turn::taken) followers_.follow([] { return false; });
       if (turn == Turn::moved) rounds = 0;
@@ -384,6 +388,7 @@ inline void TransferEngine::begin(ActiveTransfer& active) {
   active.stage = Stage::waiting;
   active.extended = false;
   active.taken_back = TUTTI_SUCCESS;
+  active.last = 0;
   if (!transfer.sends) return begin_receive(active);
   if (transfer.peer == context_.rank) return send_to_self(active);
   if (open(transfer.peer)) peer(transfer.peer).sends.push(active);
@@ -421,11 +426,31 @@ inline void TransferEngine::tell_end(ActiveTransfer& active, const Status& statu
 inline void TransferEngine::complete(ActiveTransfer& active, const Status& status) {
   if (active.is_ghost()) {
     --ghosts_;
+    let_go(1);
   } else {
     tell_end(active, status);
   }
   under_way_.remove(active, ended_);
   if (ended_.size() > most_kept) ended_.pop_front();
+}
+
+/// Tells the end of one that the peer's answer, or the transport, is still to come for, however late. The thread sees to
+/// that: nobody else may make progress here from then on.
+void TransferEngine::leave_behind(ActiveTransfer& active, const Status& status) {
+  static_cast<void>(start_thread());
+  under_way_.postpone(active, {UINT64_MAX, active.deadline.limit_ns});
+  ++ghosts_;
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    pending_.fetch_add(1, std::memory_order_relaxed);  // relaxed: see run
+  }
+  posted_.notify_all();
+  tell_end(active, status);
+}
+
+/// So much needs no progress any more.
+inline void TransferEngine::let_go(std::uint64_t pending) {
+  pending_.fetch_sub(pending, std::memory_order_relaxed);  // relaxed: see run
 }
 
 void TransferEngine::fail_all(const Status& status) {
@@ -437,7 +462,9 @@ void TransferEngine::fail_all(const Status& status) {
   for (PeerChannel& p : peers_) {
     p.answers = p.sends = p.sending = p.leaving = {};
     p.notices.clear();
+    p.notices_leaving = 0;
   }
+  let_go(std::exchange(notices_, 0));
   while (!fresh_.empty()) enter();
   while (!under_way_.empty()) complete(under_way_.any(), why);
 }
@@ -499,7 +526,7 @@ void TransferEngine::broken(const HostLink& link, int rank) {
   if (p.gone) {
     p.broken_ns = p.asked_ns = 0;
     p.asked.reset();
-    return;
+    return forget_ghosts(rank);
   }
   const std::string why = context_.transports.why_broken(link);
   if (auto own = failures_.own_shortage(rank, why)) return fail_all(failures_.fail(std::move(*own)));
@@ -521,8 +548,10 @@ void TransferEngine::look_at_deadlines() {
   const std::uint64_t now = now_ns();
   if (now < next_look_ns_) return;
   next_look_ns_ = now + look_every_ns;
-  ActiveTransfer* passed = under_way_.look(now);
-  for (; passed != nullptr && passed->transfer.soft && !passed->extended; passed = under_way_.look(now)) expire(*passed);
+  under_way_.each_passed(now, [this](ActiveTransfer& each) {
+    if (each.expires()) expire(each);
+  });
+  const ActiveTransfer* const passed = under_way_.look(now);
   if (passed == nullptr) {
     late_asked_.reset();
   } else {
@@ -546,64 +575,101 @@ void TransferEngine::late(const ActiveTransfer& active) {
 
 void TransferEngine::cancel(const Work& work) {
   const std::lock_guard lock(mutex_);
-  ActiveTransfer* active = enter_posted(work);
-  if (active == nullptr) active = under_way_.find([&work](const ActiveTransfer& each) { return each.work.get() == &work; });
+  if (cancel_posted(work)) return;
+  ActiveTransfer* const active = under_way_.find([&work](const ActiveTransfer& each) { return each.work.get() == &work; });
   if (active != nullptr) take_back(*active, TUTTI_ABORTED);
 }
 
-/// The transfer of a work where it is still in the inbox: it is under way from now on, and in no line.
-ActiveTransfer* TransferEngine::enter_posted(const Work& work) {
-  const std::lock_guard inbox_lock(inbox_mutex_);
-  const auto posted =
-      std::ranges::find_if(inbox_, [&work](const ActiveTransfer& each) { return each.work.get() == &work; });
-  if (posted == inbox_.end()) return nullptr;
-  fresh_.splice(fresh_.begin(), inbox_, posted);
-  ActiveTransfer& active = enter();
-  active.stage = Stage::fresh;
-  return &active;
+/// Ends the transfer of a work where it is still in the inbox; whether it was.
+bool TransferEngine::cancel_posted(const Work& work) {
+  Status status;
+  {
+    const std::lock_guard inbox_lock(inbox_mutex_);
+    const auto posted =
+        std::ranges::find_if(inbox_, [&work](const ActiveTransfer& each) { return each.work.get() == &work; });
+    if (posted == inbox_.end()) return false;
+    status = Status(cancelled(failures_, context_.rank, posted->transfer));
+    fresh_.splice(fresh_.begin(), inbox_, posted);
+  }
+  complete(enter(), status);
+  return true;
 }
 
-/// Ends it where no match has met it, once that is certain. as: its outcome.
+/// Ends it where no match has met it, once that is certain. as: its outcome. Where it throws nothing has happened.
 void TransferEngine::take_back(ActiveTransfer& active, tutti_status as) {
   if (active.stage == Stage::met || active.taken_back != TUTTI_SUCCESS) return;
-  if (active.stage == Stage::asked) peer(active.transfer.peer).notices.push_back(active.trailer(MessageKind::withdraw));
-  active.taken_back = as;
   if (active.stage == Stage::asked) {
-    active.transfer.soft = true;
+    notify(peer(active.transfer.peer), active.trailer(MessageKind::withdraw));
+    active.taken_back = as;
+    active.before = active.deadline;
     return under_way_.postpone(active, {now_ns() + grace_ns, active.deadline.limit_ns});
   }
+  const Status status = outcome(active, as);
   leave_line(active);
-  complete(active, taken_back(active));
+  complete(active, status);
 }
 
 /// Takes out one that waits.
 void TransferEngine::leave_line(ActiveTransfer& active) {
   const Transfer& transfer = active.transfer;
-  if (active.stage == Stage::fresh) return;
   if (!transfer.sends) return matcher_.remove(active);
   if (transfer.peer != context_.rank) return peer(transfer.peer).sends.remove(active);
   static_cast<void>(matcher_.take_message({transfer.tag, transfer.peer},
                                           [&active](const UnexpectedMessage& each) { return each.sent == &active; }));
 }
 
-/// The limit of a soft one has passed. One that has met its match goes on, as long as a transfer without a limit may.
+/// The limit of one that expires has passed.
 void TransferEngine::expire(ActiveTransfer& active) {
-  if (active.stage == Stage::met) {
-    active.extended = true;
-    // Relaxed: a single value that orders nothing.
-    const Deadline more = Deadline::in(context_.timeout_ns.load(std::memory_order_relaxed));
-    return under_way_.postpone(active, more);
+  if (active.taken_back == TUTTI_SUCCESS) {
+    if (active.stage != Stage::met) return take_back(active, TUTTI_TIMEOUT);
+    // With its last message committed, its memory is the caller's again.
+    return active.last != 0 ? leave_behind(active, {}) : extend(active);
   }
-  if (active.taken_back == TUTTI_SUCCESS) return take_back(active, TUTTI_TIMEOUT);
-  // The receiver's process makes no progress for transfers. Its answer may come at any time, or never.
-  under_way_.postpone(active, {UINT64_MAX, active.deadline.limit_ns});
-  ++ghosts_;
-  tell_end(active, taken_back(active));
+  const Status status = outcome(active, active.taken_back);
+  // The receiver's process makes no progress for transfers. Its answer may come at any time, or never. Without a thread to
+  // take it this one waits, as long as it may.
+  if (!start_thread().ok()) return extend(active);
+  leave_behind(active, status);
 }
 
-Status TransferEngine::taken_back(const ActiveTransfer& active) const {
-  return Status(active.taken_back == TUTTI_TIMEOUT ? missed_deadline(failures_, context_.rank, active)
-                                                   : cancelled(failures_, context_.rank, active.transfer));
+/// It goes on as long as a transfer without a limit may.
+void TransferEngine::extend(ActiveTransfer& active) {
+  active.extended = true;
+  // Relaxed: a single value that orders nothing.
+  under_way_.postpone(active, Deadline::in(context_.timeout_ns.load(std::memory_order_relaxed)));
+}
+
+/// A peer has left: nothing comes for them any more. None but ghosts are under way with it.
+void TransferEngine::forget_ghosts(int rank) {
+  PeerChannel& p = peer(rank);
+  const std::uint64_t notices = p.notices.size() + std::exchange(p.notices_leaving, 0);
+  p.notices.clear();
+  notices_ -= notices;
+  let_go(notices);
+  p.leaving = {};
+  const auto is_of_peer = [rank](const ActiveTransfer& each) { return each.is_ghost() && each.transfer.peer == rank; };
+  while (ActiveTransfer* const ghost = ghosts_ == 0 ? nullptr : under_way_.find(is_of_peer)) {
+    if (ghost->stage == Stage::asked) announced_.remove(*ghost);
+    complete(*ghost, {});
+  }
+}
+
+Status TransferEngine::outcome(const ActiveTransfer& active, tutti_status as) const {
+  return Status(as == TUTTI_TIMEOUT ? missed_deadline(failures_, context_.rank, active)
+                                    : cancelled(failures_, context_.rank, active.transfer));
+}
+
+/// Tells the peer of what was taken back. Until that has left, the thread makes progress, where there can be one. Throws
+/// std::bad_alloc, and then nothing has happened.
+void TransferEngine::notify(PeerChannel& p, const Trailer& trailer) {
+  static_cast<void>(start_thread());
+  p.notices.push_back(trailer);
+  ++notices_;
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    pending_.fetch_add(1, std::memory_order_relaxed);  // relaxed: see run
+  }
+  posted_.notify_all();
 }
 
 inline bool TransferEngine::send_some(PeerChannel& p) {
@@ -611,13 +677,17 @@ inline bool TransferEngine::send_some(PeerChannel& p) {
   for (const std::uint64_t end = p.sent + turn_bytes; p.sent < end && send_next(p);) {
   }
   bool moved = p.committed != before;
-  if (p.leaving.empty()) return moved;
+  if (p.leaving.empty() && p.notices_leaving == 0) return moved;
   // Of a link that broke, too: what the receiver did not get it misses by itself. One that is kept busy by others has
   // never flushed all, but what it counts as reusable is gone.
   const bool all = p.to->transport->flushed(p.to->link) != TUTTI_LINK_NOT_YET;
   while (!p.leaving.empty() && (all || p.has_left(p.leaving.front()))) {
     complete(p.leaving.pop(), {});
     moved = true;
+  }
+  if (all && p.notices_leaving != 0) {
+    notices_ -= p.notices_leaving;
+    let_go(std::exchange(p.notices_leaving, 0));
   }
   return moved;
 }
@@ -711,29 +781,37 @@ inline void TransferEngine::take_clear(PeerChannel& p, int rank, const Trailer& 
   announced_.remove(*active);
   active->stage = Stage::met;
   const bool is_sent = active->transfer.bytes <= longest_in_request;
-  if (active->is_ghost() && !is_sent) p.notices.push_back(active->trailer(MessageKind::nothing));
-  return is_sent || active->is_ghost() ? complete(*active, {}) : p.sending.push(*active);
+  if (is_sent) return complete(*active, {});
+  if (active->is_ghost()) {
+    notify(p, active->trailer(MessageKind::nothing));
+    return complete(*active, {});
+  }
+  // It was taken back too late, so it goes on as it was.
+  const tutti_status taken_back = std::exchange(active->taken_back, TUTTI_SUCCESS);
+  if (taken_back == TUTTI_TIMEOUT) extend(*active);
+  if (taken_back == TUTTI_ABORTED) {
+    active->extended = false;
+    under_way_.postpone(*active, active->before);
+  }
+  p.sending.push(*active);
 }
 
-/// A sender takes back what it asked for. Where a receive has met it, and its clear is on its way, that is the answer.
+/// A sender takes back what it asked for. Where a receive has met that, the clear is the answer: what comes behind it may
+/// have met other receives, so that this one must not go on to those.
 void TransferEngine::take_withdraw(PeerChannel& p, int rank, const Trailer& trailer) {
   const auto is_it = [&trailer](const UnexpectedMessage& each) {
     return each.trailer.kind == MessageKind::request && each.trailer.id == trailer.id;
   };
-  ActiveTransfer* const met = p.answers.find(trailer.id);
-  if (met == nullptr && matcher_.take_message({trailer.tag, rank}, is_it) == nullptr) return;
-  if (met != nullptr) {
-    p.answers.remove(*met);
-    wait_again(*met);
-  }
-  p.notices.push_back({trailer.id, trailer.bytes, trailer.tag, MessageKind::withdrawn, trailer.type});
+  if (matcher_.take_message({trailer.tag, rank}, is_it) == nullptr) return;
+  notify(p, {trailer.id, trailer.bytes, trailer.tag, MessageKind::withdrawn, trailer.type});
 }
 
 void TransferEngine::take_withdrawn(int rank, const Trailer& trailer) {
   ActiveTransfer* const active = announced_.first({trailer.id, rank});
   if (active == nullptr) return;
+  const Status status = active->is_ghost() ? Status() : outcome(*active, active->taken_back);
   announced_.remove(*active);
-  complete(*active, active->is_ghost() ? Status() : taken_back(*active));
+  complete(*active, status);
 }
 
 void TransferEngine::take_nothing(int rank, const Trailer& trailer) {
@@ -747,6 +825,7 @@ void TransferEngine::take_nothing(int rank, const Trailer& trailer) {
 void TransferEngine::wait_again(ActiveTransfer& active) {
   active.done = active.total = 0;
   active.stage = Stage::waiting;
+  if (active.work != nullptr) active.work->set_received(-1, 0);
   if (std::exchange(active.extended, false)) under_way_.postpone(active, {now_ns(), limit_of(active.transfer)});
   if (!take_unexpected(active)) matcher_.post_again(active);
 }

@@ -82,6 +82,7 @@ class TransferEngine : public Work::Canceller {
   void end();
 
  private:
+  friend struct EngineTurns;  ///< of tests: they take its turns
   enum class Turn { taken, idle, moved };
   /// Ended transfers that are kept for the next ones.
   static constexpr std::size_t most_kept = 64;
@@ -119,6 +120,7 @@ class TransferEngine : public Work::Canceller {
   void send_to_self(ActiveTransfer& active);
   void tell_end(ActiveTransfer& active, const Status& status);
   void complete(ActiveTransfer& active, const Status& status);
+  void leave_behind(ActiveTransfer& active, const Status& status);
   void fail_all(const Status& status);
 
   // Links.
@@ -133,11 +135,15 @@ class TransferEngine : public Work::Canceller {
   void late(const ActiveTransfer& active);
 
   // What is taken back.
-  ActiveTransfer* enter_posted(const Work& work);
+  bool cancel_posted(const Work& work);
   void take_back(ActiveTransfer& active, tutti_status as);
   void leave_line(ActiveTransfer& active);
   void expire(ActiveTransfer& active);
-  Status taken_back(const ActiveTransfer& active) const;
+  void extend(ActiveTransfer& active);
+  void forget_ghosts(int rank);
+  Status outcome(const ActiveTransfer& active, tutti_status as) const;
+  void notify(PeerChannel& p, const Trailer& trailer);
+  void let_go(std::uint64_t pending);
 
   // Messages.
   bool send_some(PeerChannel& p);
@@ -161,12 +167,13 @@ class TransferEngine : public Work::Canceller {
   const TransferContext context_;
   FailureState& failures_;  ///< the context's
 
-  std::mutex inbox_mutex_;  ///< guards inbox_, closing_ and thread_
+  std::mutex inbox_mutex_;  ///< guards inbox_ and thread_
   std::condition_variable posted_;
   std::list<ActiveTransfer> inbox_;
-  std::atomic<bool> posted_some_{false};   ///< something may be in it; written under its lock
-  std::atomic<std::uint64_t> pending_{0};  ///< posted with a work, and not completed
-  bool closing_ = false;
+  std::atomic<bool> posted_some_{false};  ///< something may be in it; written under its lock
+  /// What the thread makes progress for: transfers with a work, ghosts, and notices that have not left.
+  std::atomic<std::uint64_t> pending_{0};
+  std::atomic<bool> closing_{false};  ///< written under the lock; relaxed looks without it may be late
   std::thread thread_;
 
   Followers followers_;
@@ -185,6 +192,7 @@ class TransferEngine : public Work::Canceller {
   ByDeadline<ActiveTransfer> under_way_;               ///< from beginning to completion
   std::uint64_t needs_any_ = 0;                        ///< of those under way, so many that take from any rank
   std::size_t ghosts_ = 0;                             ///< among them
+  std::uint64_t notices_ = 0;                          ///< of all peers, that have not left
   std::list<ActiveTransfer> ended_;                    ///< and afterwards, for others to come
   Matcher matcher_;
   Lines<ActiveTransfer, &ActiveTransfer::node> announced_;  ///< sends waiting to be cleared, by id and receiver

@@ -40,13 +40,14 @@ inline bool moves_by_itself(const HostLink* link) {
 struct PeerChannel {
   HostLink* to = nullptr;
   HostLink* from = nullptr;
-  std::vector<Trailer> notices;  ///< to be sent: of what was taken back
-  TransferLine answers;          ///< receives that have met a request and must send its clear
-  TransferLine sends;            ///< not announced yet
-  TransferLine sending;          ///< data, in turn
-  TransferLine leaving;          ///< all committed, as far as the transport has got with it
-  std::uint64_t committed = 0;   ///< messages
-  std::uint64_t sent = 0;        ///< bytes in them
+  std::vector<Trailer> notices;       ///< to be sent, in any order: of what was taken back
+  std::uint64_t notices_leaving = 0;  ///< those committed, as far as the transport has got with them
+  TransferLine answers;               ///< receives that have met a request and must send its clear
+  TransferLine sends;                 ///< not announced yet
+  TransferLine sending;               ///< data, in turn
+  TransferLine leaving;               ///< all committed, as far as the transport has got with it
+  std::uint64_t committed = 0;        ///< messages
+  std::uint64_t sent = 0;             ///< bytes in them
   std::uint64_t eager_under_way = 0;
   std::uint64_t taken = 0;      ///< eager bytes consumed here, of which the peer has not been told
   std::uint64_t needed = 0;     ///< by so many transfers under way that name it
@@ -107,10 +108,11 @@ struct PeerChannel {
     return true;
   }
 
-  /// Sends the first notice; false: no credit now.
+  /// Sends a notice; false: no credit now.
   bool send_notice() {
-    if (!send(notices.front(), {})) return false;
-    notices.erase(notices.begin());
+    if (!send(notices.back(), {})) return false;
+    notices.pop_back();
+    ++notices_leaving;
     return true;
   }
 

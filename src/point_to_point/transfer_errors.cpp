@@ -16,13 +16,16 @@ std::string byte_count(std::uint64_t bytes) { return plural(static_cast<std::int
 
 const char* kind_of(const Transfer& transfer) { return transfer.sends ? "send" : "recv"; }
 
+std::string user_tag_of(const Transfer& transfer) {
+  return transfer.user_tag == 0 ? "" : fmt::format(" (user tag {})", transfer.user_tag);
+}
+
 /// "rank 0's send of 8 bytes to rank 1 with tag 0 in "world"".
 std::string words_of(const FailureState& failures, int rank, const Transfer& transfer) {
-  const std::string user_tag = transfer.user_tag == 0 ? "" : fmt::format(" (user tag {})", transfer.user_tag);
   return fmt::format("rank {}'s {} of {} {} {} with tag {}{} in \"{}\"", rank, kind_of(transfer),
                      byte_count(transfer.bytes), transfer.sends ? "to" : "from",
-                     transfer.peer < 0 ? "any rank" : fmt::format("rank {}", transfer.peer), transfer.tag, user_tag,
-                     failures.name());
+                     transfer.peer < 0 ? "any rank" : fmt::format("rank {}", transfer.peer), transfer.tag,
+                     user_tag_of(transfer), failures.name());
 }
 
 }  // namespace
@@ -33,10 +36,10 @@ Error unfit_message(const FailureState& failures, int rank, const Transfer& rece
   error.status = TUTTI_MISMATCH;
   error.operation_kind = "recv";
   error.guilty = {failures.guilty(source)};
-  error.message =
-      fmt::format("rank {} of \"{}\" sent {} of {} with tag {}, rank {} has posted a receive of {} of {}{}", source,
-                  failures.name(), byte_count(message.bytes), text_of(message.type), message.tag, rank,
-                  byte_count(receive.bytes), text_of(receive.type), too_long ? "" : "; the message ends within an element");
+  error.message = fmt::format("rank {} of \"{}\" sent {} of {} with tag {}, rank {} has posted a receive{} of {} of {}{}",
+                              source, failures.name(), byte_count(message.bytes), text_of(message.type), message.tag, rank,
+                              user_tag_of(receive), byte_count(receive.bytes), text_of(receive.type),
+                              too_long ? "" : "; the message ends within an element");
   error.remedy = too_long ? "Post a receive at least as long as the send." : "Pass types of one size on both sides.";
   return error;
 }
@@ -48,7 +51,7 @@ Error missed_deadline(const FailureState& failures, int rank, const ActiveTransf
   error.limit_ns = active.deadline.limit_ns;
   error.operation_kind = kind_of(transfer);
   if (transfer.peer >= 0) error.guilty = {failures.guilty(transfer.peer)};
-  const bool met = active.done != 0 || active.total != 0 || active.last != 0;
+  const bool met = active.stage == Stage::met;
   error.message = fmt::format("{} {} within {}", words_of(failures, rank, transfer), met ? "did not end" : "found no match",
                               duration_text(active.deadline.limit_ns));
   error.remedy = met ? "Look for what holds up the peer or the network; raise TUTTI_OPERATION_TIMEOUT if it is only slow."

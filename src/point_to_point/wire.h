@@ -6,7 +6,7 @@
 //
 // A sender may take back what it has asked for in a request:
 //
-//     withdraw   the receiver forgets the request, and answers `withdrawn`; where a `clear` is on its way, that answers
+//     withdraw   the receiver forgets the request, and answers `withdrawn`; where a receive has met it, `clear` answers
 //     nothing    answers a `clear` where the sender has not waited for that: the receive takes the next message instead
 //
 // A request for a short message carries the message's bytes, since a receiver keeps about as much for the request alone.

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <barrier>
 #include <cstddef>
 #include <cstdint>
@@ -63,6 +64,13 @@ class Posted {
   tutti_status cancel() const { return tutti_work_cancel(work_); }
   tutti_status wait() const { return tutti_work_wait(work_, 0); }
   tutti_status test() const { return tutti_work_test(work_); }
+  /// Whose message a receive has met; -1: none's yet.
+  int source() const {
+    tutti_work_details info{};
+    info.size = sizeof info;
+    EXPECT_EQ(tutti_work_info(work_, &info), TUTTI_SUCCESS);
+    return info.source;
+  }
   const std::vector<unsigned char>& memory() const { return memory_; }
 
  private:
@@ -200,6 +208,44 @@ TEST_P(TakenBackOver, ASendEndsWithoutItsReceiverWhoseReceiveTakesTheNextMessage
   }
 }
 
+// The receiver keeps the request, and meets it when the sender's program makes no progress any more.
+TEST_P(TakenBackOver, ASendThatEndedWithoutItsReceiverAnswersThoughItsProgramComputes) {
+  for (const bool blocking : {false, true}) {
+    const Ranks ranks(2, GetParam());
+    std::barrier<> meeting(2);
+    ranks.run([&](int rank, tutti_comm* comm) {
+      ASSERT_NO_FATAL_FAILURE(expect_sound(rank, comm));
+      std::vector<unsigned char> got(kLong);
+      tutti_call other = TUTTI_CALL_INIT;
+      other.tag = 9;
+      if (rank == 0) {
+        const TestQueue queue;
+        const tutti_stream stream = blocking ? tutti_stream{} : queue.stream();
+        const Posted behind(true, bytes_of(2, 8), 1, comm, queue.stream(), 9);
+        if (blocking) {
+          tutti_call soft = TUTTI_CALL_INIT;
+          soft.timeout_ns = 20 * kMillisecond;
+          soft.flags = TUTTI_SOFT_DEADLINE;
+          EXPECT_EQ(tutti_send(got.data(), got.size(), TUTTI_UINT8, 1, comm, stream, &soft), TUTTI_TIMEOUT) << last_error();
+        } else {
+          const Posted soft(true, bytes_of(1, kLong), 1, comm, stream, 0, 20 * kMillisecond);
+          EXPECT_EQ(soft.wait(), TUTTI_TIMEOUT) << last_error();
+        }
+        meeting.arrive_and_wait();
+        EXPECT_EQ(tutti_send(bytes_of(3, 8).data(), 8, TUTTI_UINT8, 1, comm, {}, nullptr), TUTTI_SUCCESS) << last_error();
+        meeting.arrive_and_wait();  // it computes
+      } else {
+        meeting.arrive_and_wait();
+        EXPECT_EQ(tutti_recv(got.data(), 8, TUTTI_UINT8, 0, comm, {}, &other), TUTTI_SUCCESS) << last_error();
+        EXPECT_EQ(tutti_recv(got.data(), got.size(), TUTTI_UINT8, 0, comm, {}, nullptr), TUTTI_SUCCESS) << last_error();
+        EXPECT_EQ(number_in(got), 3u);
+        meeting.arrive_and_wait();
+      }
+      ASSERT_NO_FATAL_FAILURE(expect_sound(rank, comm));
+    });
+  }
+}
+
 // The receive is too short for what is no more, and no mismatch with it.
 TEST_P(TakenBackOver, ASendThatEndedWithoutItsReceiverIsNoMismatch) {
   const Ranks ranks(2, GetParam());
@@ -276,26 +322,41 @@ TEST_P(TakenBackOver, ASoftReceiveEndsAloneAndOthersGoOn) {
 TEST_P(TakenBackOver, ALongTransferThatHasBegunGoesOn) {
   constexpr std::size_t bytes = 96 << 20;
   const Ranks ranks(2, GetParam());
-  ranks.run([](int rank, tutti_comm* comm) {
-    for (const bool soft : {false, true}) {
-      const TestQueue queue;
-      const Posted all(rank == 0, bytes_of(rank == 0 ? 9 : 0, bytes), 1 - rank, comm, queue.stream(), 0,
-                       soft ? 40 * kMillisecond : 0);
-      ::usleep(10'000);
-      if (!soft) {
-        EXPECT_EQ(all.cancel(), TUTTI_SUCCESS) << last_error();
-      }
-      // Where a machine is slow, either end may have been taken back, and then both are.
-      const tutti_status ended = all.wait();
-      if (ended == TUTTI_SUCCESS && rank == 1) {
-        EXPECT_TRUE(all.memory() == bytes_of(9, bytes));
-      }
-      int both[2] = {0, 0};
-      ASSERT_EQ(tutti_all_gather(&ended, both, 1, TUTTI_INT32, comm, {}, nullptr), TUTTI_SUCCESS);
-      EXPECT_EQ(both[0], both[1]);
-      if (rank == 0) RecordProperty(soft ? "soft_end" : "cancelled_end", static_cast<int>(ended));
-      ASSERT_NO_FATAL_FAILURE(expect_sound(rank, comm));
+  std::atomic<bool> has_begun{false};
+  ranks.run([&has_begun](int rank, tutti_comm* comm) {
+    const TestQueue queue;
+    const Posted all(rank == 0, bytes_of(rank == 0 ? 9 : 0, bytes), 1 - rank, comm, queue.stream(), 0);
+    if (rank == 1) {
+      while (all.source() < 0) std::this_thread::yield();
+      has_begun.store(true);
+    } else {
+      while (!has_begun.load()) std::this_thread::yield();
+      EXPECT_EQ(all.cancel(), TUTTI_SUCCESS) << last_error();
     }
+    EXPECT_EQ(all.wait(), TUTTI_SUCCESS) << last_error();
+    if (rank == 1) {
+      EXPECT_TRUE(all.memory() == bytes_of(9, bytes));
+    }
+    ASSERT_NO_FATAL_FAILURE(expect_sound(rank, comm));
+  });
+}
+
+// Where a machine is slow its limit may pass before it begins: then both ends are taken back.
+TEST_P(TakenBackOver, ALongSoftTransferThatHasBegunGoesOnOnBothEnds) {
+  constexpr std::size_t bytes = 96 << 20;
+  const Ranks ranks(2, GetParam());
+  ranks.run([](int rank, tutti_comm* comm) {
+    const TestQueue queue;
+    const Posted all(rank == 0, bytes_of(rank == 0 ? 9 : 0, bytes), 1 - rank, comm, queue.stream(), 0, 40 * kMillisecond);
+    const tutti_status ended = all.wait();
+    if (ended == TUTTI_SUCCESS && rank == 1) {
+      EXPECT_TRUE(all.memory() == bytes_of(9, bytes));
+    }
+    int both[2] = {0, 0};
+    ASSERT_EQ(tutti_all_gather(&ended, both, 1, TUTTI_INT32, comm, {}, nullptr), TUTTI_SUCCESS);
+    EXPECT_EQ(both[0], both[1]);
+    if (rank == 0) RecordProperty("end", static_cast<int>(ended));
+    ASSERT_NO_FATAL_FAILURE(expect_sound(rank, comm));
   });
 }
 
