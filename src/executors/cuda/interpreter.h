@@ -505,8 +505,7 @@ class Interpreter {
     const std::uint32_t operands = operands_of(at);
     for (std::uint32_t o = group_.rank(); o < operands; o += group_.size()) {
       const BlobOperand& which = operand(at, o);
-      if (is_listed(at, which))
-        segments_[o] = find_segment(list_of(at, which), offset_of(at, which, piece), piece.done == 0 ? 0 : segments_[o]);
+      if (is_listed(at, which)) segments_[o] = find_segment(list_of(at, which), offset_of(at, which, piece), segments_[o]);
     }
   }
   /// The segment that has a byte of the operand's buffer, and those behind it. It is near the one that was noted.
@@ -514,7 +513,7 @@ class Interpreter {
     const SegmentList& list = list_of(at, operand(at, o));
     return list.segments + find_segment(list, offset, segments_[o]);
   }
-  /// In strides that double, and then halve.
+  /// In strides that double, and then halve. from: a guess, which may be anything, as it is before the first step.
   TUTTI_DEVICE static std::uint64_t find_segment(const SegmentList& list, std::uint64_t offset, std::uint64_t from) {
     const auto begins_later = [&](std::uint64_t s) { return s >= list.count || list.segments[s].begin > offset; };
     if (begins_later(from)) from = 0;

@@ -600,22 +600,25 @@ class EveryList : public ::testing::TestWithParam<std::tuple<int, Protocol>> {};
 
 TEST_P(EveryList, OfSegmentsGivesTheSimulatorsBits) {
   const auto [ranks, protocol] = GetParam();
-  int variant = 0;
+  std::mt19937 random(static_cast<unsigned>(ranks));
+  int cases = 0;
   for (const Algorithm* algorithm : all_algorithms()) {
     if (!takes(*algorithm, ranks) || algorithm->collective == Collective::barrier) continue;
     // Of one element each, some in a line, and more than a message long.
     for (const std::uint64_t segment : {1, 5, 40, 2000}) {
-      Case at = case_of(*algorithm, ranks, ++variant);
+      Case at = case_of(*algorithm, ranks, static_cast<int>(random() % 6));
+      at.in_place = random() % 2 != 0;
       at.count = segment == 1 ? 77 : 1300;
-      Fused fused(at, {.strands = 1 + static_cast<std::uint32_t>(variant) % 3, .protocol = protocol, .segment = segment});
+      Fused fused(at, {.strands = 1 + static_cast<std::uint32_t>(random() % 3), .protocol = protocol, .segment = segment});
       const auto expected = simulated(at, fused.plan());
       const Grid choices[] = {{1, 1}, {2, 3}, {std::min(std::max(1u, fused.tasks()), 12u), 1}};
-      ASSERT_EQ(first_difference(fused.launch(choices[variant % 3]), expected), "")
-          << at.text() << ", segments of at most " << segment << ", variant " << variant;
+      ASSERT_EQ(first_difference(fused.launch(choices[random() % 3]), expected), "")
+          << at.text() << ", segments of at most " << segment << ", case " << cases;
       for (int r = 0; r < ranks; ++r) ASSERT_EQ(fused.record(r).end, static_cast<std::uint64_t>(JobEnd::completed));
+      ++cases;
     }
   }
-  EXPECT_GT(variant, 100);
+  EXPECT_GT(cases, 100);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, EveryList,
