@@ -384,12 +384,11 @@ class Interpreter {
     return found;
   }
 
-  /// A place in a piece of a step, and where the piece begins in the step's messages: pieces lie one behind the other
-  /// there.
+  /// A place in a piece of a step. In the step's messages pieces lie one behind the other.
   struct Piece {
     std::uint32_t index;
-    std::uint64_t begin;
-    std::uint64_t done;  ///< bytes of the piece before the place
+    std::uint64_t begin;  ///< of the piece, in the messages
+    std::uint64_t done;   ///< bytes of the piece before the place
   };
   /// Where it lies in an operand.
   TUTTI_DEVICE std::byte* address(const Position& at, std::uint32_t o, const Piece& piece) const {
@@ -614,7 +613,7 @@ class Interpreter {
     const bool is_scattered = has_lists(at) && scatters(at, {piece, begin, 0}, end - begin);
     const std::uint32_t operands = operands_of(at);
     for (std::uint32_t o = group_.rank(); o < operands; o += group_.size())
-      line_places_[o] = line_operand(at, o, {piece, begin, 0}, is_scattered);
+      line_places_[o] = line_operand(at, o, {piece, begin, 0});
     group_.barrier();
     // Last what begins in this piece and ends behind it, or at the message's end. One loop, so that its body is there once.
     bool has_part =
@@ -634,15 +633,15 @@ class Interpreter {
     group_.barrier();
     return bytes_in_one_place(at, piece, bytes) < bytes;
   }
-  /// What is scattered is written also where it lies already: that may hold of some of its words alone.
-  TUTTI_DEVICE LineOperand line_operand(const Position& at, std::uint32_t o, const Piece& piece, bool is_scattered) const {
+  /// Of lists what lies there already is written, too: that may hold of some bytes of a word alone.
+  TUTTI_DEVICE LineOperand line_operand(const Position& at, std::uint32_t o, const Piece& piece) const {
     const BlobOperand& which = operand(at, o);
     if (which.place == Place::link) {
       const DeviceLinkEnd& end = link_of(at, which.link);
       return {slot(end), *end.carried + 1};
     }
     if (o < at.now->sources) return {address(at, o, piece), 0};
-    return {target(at, o, piece, is_scattered ? nullptr : copied_from(at, piece, divide_by(at))), 0};
+    return {target(at, o, piece, has_lists(at) ? nullptr : copied_from(at, piece, divide_by(at))), 0};
   }
 
   /// One line's worth of a step: where it begins and whether it is a part of more than the piece.
