@@ -527,8 +527,8 @@ TUTTI_API tutti_status tutti_scatter_v(const tutti_block* send_blocks, void* rec
 /// of `recv_blocks` another one of as many elements. Many small tensors so go as one message. The totals are equal on all
 /// ranks, the blocks need not be. In place: send_blocks is NULL, and send_count 0. With call.canonical = n the send blocks
 /// are this rank's n / ranks operands, each as long as all of recv_blocks, wherever in memory they lie. Lists are copied.
-/// Blocks may be empty, and not overlap. Up to a MiB is packed at a time, so it may be several operations, which
-/// tutti_comm_sequence counts. On device memory it comes later (TUTTI_UNSUPPORTED).
+/// Blocks may be empty, and not overlap. Host memory is packed, up to a MiB at a time: several operations, which
+/// tutti_comm_sequence counts. Device memory is used where it lies, by one. A rank's blocks are all of one of the two.
 TUTTI_API tutti_status tutti_all_reduce_v(const tutti_block* send_blocks, size_t send_count, const tutti_block* recv_blocks,
                                           size_t recv_count, tutti_type type, tutti_op op, tutti_comm* comm,
                                           tutti_stream stream, const tutti_call* call);

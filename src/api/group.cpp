@@ -32,8 +32,9 @@ struct Task {
   std::vector<std::shared_ptr<Task>> fused = {};  ///< those that are one operation: this one
 
   bool on_cuda_stream() const { return stream.kind == TUTTI_STREAM_CUDA; }
-  /// Of device memory nothing is fused. All ranks find the same, as they make such calls alike.
-  bool may_be_fused() const { return is_blocking_collective() && !communicator().is_on_device(*collective()); }
+  /// Whether it may be one operation with another. All ranks find the same, as they make calls of a device alike.
+  bool may_join(const Task& other) const { return is_blocking_collective() && is_on_device() == other.is_on_device(); }
+  bool is_on_device() const { return communicator().is_on_device(*collective()); }
   bool is_blocking_collective() const { return stream.kind == TUTTI_STREAM_BLOCKING && collective() != nullptr; }
   Communicator& communicator() const { return *operation.communicator; }
   const CollectiveCall* collective() const { return std::get_if<CollectiveCall>(&operation.what); }
@@ -461,7 +462,7 @@ Tasks fuse(const Tasks& tasks) {
   for (const auto& [communicator, own] : collectives) {
     for (std::size_t at = 0; at < own.size();) {
       std::vector<const CollectiveCall*> calls;
-      for (std::size_t i = at; i < own.size() && own[i]->may_be_fused(); ++i) calls.push_back(own[i]->collective());
+      for (std::size_t i = at; i < own.size() && own[i]->may_join(*own[at]); ++i) calls.push_back(own[i]->collective());
       const std::size_t n = calls.empty() ? 1 : fusible(calls);
       if (n > 1) {
         const auto parts = std::span(own).subspan(at, n);

@@ -464,8 +464,7 @@ Status Communicator::run(const CollectiveCall& call, Ticket ticket, Work* work, 
 }
 
 Status Communicator::run_in_turn(const CollectiveCall& call, const PollHook& hook) {
-  const auto run = [&] { return call.in_pieces ? carry_out_in_pieces(call, hook) : carry_out(call, hook); };
-  return conclude(catching(run), call, hook);
+  return conclude(catching([&] { return carry_out(call, hook); }), call, hook);
 }
 
 /// What becomes of an operation that has ended in `status`.
@@ -619,6 +618,7 @@ Status Communicator::carry_out(const CollectiveCall& call, const PollHook& hook)
   const auto processor = processor_of(call);
   if (!processor.ok()) return processor.status();
   if (*processor == Processor::cuda) return carry_out_on_device(call, hook);
+  if (call.in_pieces) return carry_out_in_pieces(call, hook);
   if (call.custom != nullptr && call.custom->scalar_at != nullptr) {
     return Status(TUTTI_INVALID_ARGUMENT, "the operator's scalar lies in CUDA memory, and the call is of host memory",
                   "Pass CUDA memory, or make the operator of a scalar in host memory.");
@@ -640,13 +640,9 @@ Status Communicator::carry_out(const CollectiveCall& call, const PollHook& hook)
   return {};
 }
 
-/// Packs the pieces, runs the call on that, and unpacks the result: one operation after the other where there is much.
-/// Several operands of a rank lie one behind the other, so they go at once.
+/// Of host memory. Packs the pieces, runs the call on that, and unpacks the result: one operation after the other where
+/// there is much. Several operands of a rank lie one behind the other, so they go at once.
 Status Communicator::carry_out_in_pieces(const CollectiveCall& call, const PollHook& hook) {
-  if (device_->armed()) {  // which takes no pieces yet
-    const auto processor = device_->processor_of(call, nullptr);
-    if (!processor.ok()) return processor.status();
-  }
   const std::uint64_t element = element_bytes(call.type);
   const std::uint64_t most = call.local_operands > 1 ? call.count : std::max<std::uint64_t>(1, packed_at_once / element);
   PieceCursor in(call.input, element);

@@ -43,9 +43,6 @@ std::uint64_t no_less(std::uint64_t a, std::uint64_t b) { return a > UINT64_MAX 
 
 /// A device, where it runs the call.
 Result<Processor> on_cuda(const CollectiveCall& call) {
-  if (call.in_pieces) {
-    return Status(TUTTI_UNSUPPORTED, "all_reduce_v of CUDA memory is not there yet", "Use host memory, or one buffer.");
-  }
   if (call.op == user_operator) {
     return Status(TUTTI_UNSUPPORTED,
                   fmt::format("{} of CUDA memory was given a user-defined operator, which runs on the host", call.kind()),
@@ -129,7 +126,7 @@ Result<Processor> DeviceSide::processor_of(const CollectiveCall& call, const Cal
   return Processor::cpu;
 }
 
-/// Of a v-variant. A rank whose blocks are all empty says by their addresses where the call is to run.
+/// Of a call over blocks. A rank whose blocks are all empty says by their addresses where it is to run.
 Result<bool> DeviceSide::has_blocks_on_device(const CollectiveCall& call) {
   std::vector<tutti_block> blocks = call.input;
   blocks.insert(blocks.end(), call.output.begin(), call.output.end());
@@ -286,7 +283,7 @@ Status DeviceSide::check_buffers(const CollectiveCall& call, bool on_stream) con
       if (Status status = check_buffer(block.ptr, what, on_stream); !status.ok()) return status;
     }
   }
-  if (call.irregular) return {};
+  if (call.irregular || call.in_pieces) return {};
   if (uses(call, Buffer::input)) {
     if (Status status = check_buffer(call.send, "send", on_stream); !status.ok()) return status;
   }
@@ -331,9 +328,9 @@ Status DeviceSide::open(PreparedDevicePlan& plan, const CollectiveCall& call) {
   return {};
 }
 
-/// Where the blocks of a call lie, on the device; nullptr where it is no v-variant. Most calls are like one before.
+/// Where the blocks of a call lie, on the device; nullptr where it has none. Most calls are like one before.
 Result<std::shared_ptr<DeviceBinding>> DeviceSide::bind(PreparedDevicePlan& plan, const CollectiveCall& call) {
-  if (!call.irregular) return std::shared_ptr<DeviceBinding>();
+  if (!call.irregular && !call.in_pieces) return std::shared_ptr<DeviceBinding>();
   const auto is_same = [&](const auto& each) { return each->is_of(call.input, call.output); };
   const auto found = std::find_if(plan.bindings.begin(), plan.bindings.end(), is_same);
   if (found != plan.bindings.end()) return *found;

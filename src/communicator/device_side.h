@@ -38,7 +38,7 @@ struct PreparedDevicePlan {
   KindName name;                    ///< of the collective
   KindName algorithm_name;
   std::shared_ptr<DevicePlan> device;                    ///< null until it was opened
-  std::vector<std::shared_ptr<DeviceBinding>> bindings;  ///< of the last calls, where they are v-variants; the oldest first
+  std::vector<std::shared_ptr<DeviceBinding>> bindings;  ///< of the last calls over blocks; the oldest first
   bool logged = false;
 };
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "src/executors/cuda/kernel_names.h"
+#include "src/tables/element_types.h"
 
 namespace tutti {
 namespace {
@@ -41,6 +42,8 @@ Result<std::shared_ptr<DevicePlan>> DevicePlan::make(std::shared_ptr<DeviceWorld
 
 void DevicePlan::count(const Plan& plan, const Blob& blob) {
   division_ = plan.division();
+  is_irregular_ = blob.is_irregular();
+  element_bytes_ = tutti::element_bytes(plan.problem.type);
   passes_ = blob.passes;
   strands_ = blob.strands;
   tasks_ = blob.strands * blob.lanes.count;
@@ -55,7 +58,7 @@ Status DevicePlan::lay_out(const BlobMemory& blob, const std::vector<DeviceLinkE
   ends_at_ = aligned(blob.bytes().size());
   tasks_at_ = aligned(ends_at_ + ends_bytes);
   // Tasks begin as zeros. Those of an irregular plan are its bindings'.
-  const std::uint64_t tasks = blob.blob().is_irregular() ? 0 : tasks_;
+  const std::uint64_t tasks = is_irregular_ ? 0 : tasks_;
   auto image = DeviceImage::make(arena(), tasks_at_ + tasks * sizeof(Task));
   if (!image.ok()) return image.status();
   image_ = std::move(*image);

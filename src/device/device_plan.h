@@ -42,6 +42,8 @@ class DevicePlan {
   }
   std::uint64_t passes() const { return passes_; }
   const Division& division() const { return division_; }
+  bool is_irregular() const { return is_irregular_; }
+  std::uint64_t element_bytes() const { return element_bytes_; }  ///< of the problem's
   DeviceArena& arena() const { return *world_->arena(rank_); }
   std::uint32_t most_operands() const { return most_operands_; }
   /// A call's job, but for its place in the launch. All pointers are the device's.
@@ -61,6 +63,8 @@ class DevicePlan {
   std::uint64_t ends_at_ = 0;
   std::uint64_t tasks_at_ = 0;
   Division division_;
+  bool is_irregular_ = false;
+  std::uint64_t element_bytes_ = 0;
   std::uint64_t passes_ = 0;
   std::uint32_t strands_ = 0;
   std::uint32_t tasks_ = 0;

@@ -106,15 +106,21 @@ inline Arrangement arrange(const CollectiveCase& of, int rank, int ranks) {
   return made;
 }
 
-/// Makes the call.
-inline tutti_status issue(const CollectiveCase& of, const void* send, void* recv, tutti_comm* comm, tutti_stream stream,
-                          tutti_call call = TUTTI_CALL_INIT) {
+/// What the case says besides buffers, added to `call`.
+inline tutti_call options_of(const CollectiveCase& of, const tutti_comm* comm, tutti_call call = TUTTI_CALL_INIT) {
   if (call.algorithm == nullptr) call.algorithm = of.algorithm;
   if (of.reproducible) call.reproducible = 1;
   if (of.accumulates) call.accumulate = TUTTI_FLOAT32;
   int ranks = 0;
   if (of.local_operands != 0 && tutti_comm_size(comm, &ranks) == TUTTI_SUCCESS)
     call.canonical = static_cast<std::uint32_t>(of.local_operands) * static_cast<std::uint32_t>(ranks);
+  return call;
+}
+
+/// Makes the call.
+inline tutti_status issue(const CollectiveCase& of, const void* send, void* recv, tutti_comm* comm, tutti_stream stream,
+                          tutti_call call = TUTTI_CALL_INIT) {
+  call = options_of(of, comm, call);
   switch (of.verb) {
     case Verb::all_reduce:
       return tutti_all_reduce(send, recv, of.count, of.type, of.op, comm, stream, &call);

@@ -115,6 +115,19 @@ TEST_F(DeviceFace, StreamsAndMemoryOfTheCxxFaceCarryACall) {
   });
 }
 
+TEST_F(DeviceFace, ListsOfMemoryAreOneSum) {
+  on_ranks([](const Communicator& comm) {
+    cuda::Stream stream;
+    const cuda::Memory<std::int32_t> first(3), second(kCount);
+    stream.copy_in(first, std::vector<std::int32_t>(3, comm.rank()));
+    stream.copy_in(second, std::vector<std::int32_t>(kCount, 10));
+    comm.all_reduce_v(std::vector{first.span(), second.span()}, TUTTI_SUM, stream);
+    stream.wait();
+    EXPECT_EQ(read(first), std::vector<std::int32_t>(3, 0 + 1 + 2));
+    EXPECT_EQ(read(second), std::vector<std::int32_t>(kCount, 10 * kRanks));
+  });
+}
+
 TEST_F(DeviceFace, ObjectsMayBeMovedAndEmptyOnesGoInPeace) {
   cuda::Memory<std::int32_t> none;
   EXPECT_EQ(none.data(), nullptr);

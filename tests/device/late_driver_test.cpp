@@ -9,7 +9,8 @@ namespace {
 
 constexpr std::size_t kCount = 1000;
 
-void run_before_and_after_the_driver_is_loaded() {
+/// first_by_lists: of the calls that find the driver there.
+void run_before_and_after_the_driver_is_loaded(bool first_by_lists) {
   const Ranks ranks(3);
   ranks.run([](int rank, tutti_comm* comm) {
     std::vector<std::int32_t> data(kCount, rank + 1);
@@ -29,17 +30,20 @@ void run_before_and_after_the_driver_is_loaded() {
   ranks.run([&](int rank, tutti_comm* comm) {
     const CurrentPlace current(0);
     const Stream stream;
-    const auto sum = [&](std::size_t count, tutti_stream on_stream) {
+    const auto sum = [&](std::size_t count, tutti_stream on_stream, bool by_lists = false) {
       const Memory send = device_values(std::vector<std::int32_t>(count, rank + 1));
       const Memory recv = device_values(std::vector<std::int32_t>(count, -1));
-      ASSERT_EQ(tutti_all_reduce(send.data(), recv.data(), count, TUTTI_INT32, TUTTI_SUM, comm, on_stream, nullptr),
+      const tutti_block from[] = {{send.data(), 1}, {send.as<std::int32_t>() + 1, count - 1}}, to = {recv.data(), count};
+      ASSERT_EQ(by_lists
+                    ? tutti_all_reduce_v(from, 2, &to, 1, TUTTI_INT32, TUTTI_SUM, comm, on_stream, nullptr)
+                    : tutti_all_reduce(send.data(), recv.data(), count, TUTTI_INT32, TUTTI_SUM, comm, on_stream, nullptr),
                 TUTTI_SUCCESS)
           << last_error();
       stream.wait();
       EXPECT_EQ(recv.read_all<std::int32_t>(), std::vector<std::int32_t>(count, 6));
     };
     // Device memory by itself, of a call that was not made before; a stream; and the call that was made before.
-    sum(kCount + 1, {});
+    sum(kCount + 1, {}, first_by_lists);
     sum(kCount, on(stream));
     sum(kCount, {});
     point.meet();
@@ -54,7 +58,9 @@ void run_before_and_after_the_driver_is_loaded() {
 
 TEST(LateDriver, HostCallsDoNotLoadItAndDeviceCallsFollowIt) {
   if (!child_says([] { return cuda::Driver::get().ok(); })) GTEST_SKIP() << "there is no driver";
-  const Child child(run_before_and_after_the_driver_is_loaded);
+  for (const bool first_by_lists : {false, true}) {
+    const Child child([&] { run_before_and_after_the_driver_is_loaded(first_by_lists); });
+  }
 }
 
 }  // namespace

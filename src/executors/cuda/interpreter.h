@@ -49,7 +49,8 @@ class Interpreter {
         words_(*launch.words),
         jobs_(static_cast<Job*>(group.shared())),
         places_(reinterpret_cast<std::byte**>(jobs_ + launch.job_count)),
-        line_places_(reinterpret_cast<LineOperand*>(jobs_ + launch.job_count)) {}
+        line_places_(reinterpret_cast<LineOperand*>(jobs_ + launch.job_count)),
+        segments_(reinterpret_cast<std::uint64_t*>(line_places_ + launch.most_operands)) {}
 
   /// Runs tasks until none needs a block any more, or the launch was stopped.
   TUTTI_DEVICE void run() {
@@ -383,19 +384,27 @@ class Interpreter {
     return found;
   }
 
-  /// A piece of a step, and where it begins in the step's messages: pieces lie one behind the other there.
+  /// A place in a piece of a step. In the step's messages pieces lie one behind the other.
   struct Piece {
     std::uint32_t index;
-    std::uint64_t begin;
+    std::uint64_t begin;  ///< of the piece, in the messages
+    std::uint64_t done;   ///< bytes of the piece before the place
   };
-  /// Where an operand's piece lies.
+  /// Where it lies in an operand.
   TUTTI_DEVICE std::byte* address(const Position& at, std::uint32_t o, const Piece& piece) const {
     const BlobOperand& which = operand(at, o);
     const Job& job = job_of(at);
-    if (which.place == Place::link) return slot(link_of(at, which.link)) + piece.begin;
-    if (job.bound != nullptr) return bound_address(at, which, piece.index);
-    return job.buffers[static_cast<std::uint32_t>(which.place)] + job.blob->window_begin(which.place, at.pass) +
-           job.blob->pieces_at(at.pass)[which.piece + piece.index].offset;
+    if (which.place == Place::link) return slot(link_of(at, which.link)) + piece.begin + piece.done;
+    if (job.bound != nullptr) return bound_address(at, which, piece.index) + piece.done;
+    const std::uint64_t offset = offset_of(at, which, piece);
+    if (!is_listed(at, which)) return job.buffers[static_cast<std::uint32_t>(which.place)] + offset;
+    const Segment& segment = segment_of(at, o, offset)[0];
+    return segment.at + (offset - segment.begin);
+  }
+  /// Bytes from the beginning of the operand's buffer. No blocks are bound.
+  TUTTI_DEVICE std::uint64_t offset_of(const Position& at, const BlobOperand& which, const Piece& piece) const {
+    const Blob& blob = *job_of(at).blob;
+    return blob.window_begin(which.place, at.pass) + blob.pieces_at(at.pass)[which.piece + piece.index].offset + piece.done;
   }
   TUTTI_DEVICE std::uint64_t piece_bytes(const Position& at, std::uint32_t piece) const {
     if (job_of(at).bound != nullptr) return elements(at, piece).size() * job_of(at).blob->element_bytes;
@@ -403,19 +412,27 @@ class Interpreter {
   }
   /// The next one begins where this one ends.
   TUTTI_DEVICE std::uint64_t sweep_piece(const Position& at, std::uint32_t index, std::uint64_t begin) {
-    const Piece piece{index, begin};
-    const std::uint64_t bytes = piece_bytes(at, index);
-    if (bytes == 0) return begin;
-    group_.barrier();  // the piece before is done with the storage
+    Piece piece{index, begin, 0};
+    TUTTI_ROLLED
+    while (piece.done < piece_bytes(at, index)) sweep_from(at, piece);
+    return begin + piece.done;
+  }
+  /// As far as every operand lies in one place, at most to the piece's end. The piece's place is behind that afterwards.
+  TUTTI_DEVICE void sweep_from(const Position& at, Piece& piece) {
+    const bool lists = has_lists(at);
+    if (lists) seek(at, piece);
+    group_.barrier();  // what was swept before is done with the storage
+    std::uint64_t bytes = piece_bytes(at, piece.index) - piece.done;
+    if (lists) bytes = bytes_in_one_place(at, piece, bytes);
     for (std::uint32_t o = group_.rank(); o < at.now->sources; o += group_.size()) places_[o] = address(at, o, piece);
     const std::uint32_t targets = place_targets(at, piece, divide_by(at));
     group_.barrier();
-    if (targets == 0) return begin + bytes;
+    piece.done += bytes;
+    if (targets == 0) return;
     SweepArguments sweep{
         places_, places_ + at.now->sources, at.now->sources, targets, bytes >> job_of(at).blob->unit_shift, divide_by(at)};
     if constexpr (Fold::scales) name_scaled(at, sweep);
     Fold::run(sweep, {group_.rank(), group_.size()});
-    return begin + bytes;
   }
   /// The call's own operands, which follow each other (check_scaling).
   TUTTI_DEVICE void name_scaled(const Position& at, SweepArguments& sweep) const {
@@ -471,6 +488,56 @@ class Interpreter {
     if (has_lines(at)) return;
     end.fingerprints[n % end.slot_count] = fingerprint_of(at);
     SendingEnd<SystemWords>{end.credit, end.arrived, end.slot_count}.publish(n);
+  }
+
+  // ---- Where buffers lie that are lists: their segments come with the call.
+
+  TUTTI_DEVICE bool has_lists(const Position& at) const { return job_of(at).lists[0].segments != nullptr; }
+  TUTTI_DEVICE bool is_listed(const Position& at, const BlobOperand& which) const {
+    return has_lists(at) && (which.place == Place::input || which.place == Place::output);
+  }
+  TUTTI_DEVICE const SegmentList& list_of(const Position& at, const BlobOperand& which) const {
+    return job_of(at).lists[static_cast<std::uint32_t>(which.place)];
+  }
+  /// Notes the segment of every operand that is listed. A barrier comes behind it, and before the next one.
+  TUTTI_DEVICE void seek(const Position& at, const Piece& piece) {
+    const std::uint32_t operands = operands_of(at);
+    for (std::uint32_t o = group_.rank(); o < operands; o += group_.size()) {
+      const BlobOperand& which = operand(at, o);
+      if (is_listed(at, which)) segments_[o] = find_segment(list_of(at, which), offset_of(at, which, piece), segments_[o]);
+    }
+  }
+  /// The segment that has a byte of the operand's buffer, and those behind it. It is near the one that was noted.
+  TUTTI_DEVICE const Segment* segment_of(const Position& at, std::uint32_t o, std::uint64_t offset) const {
+    const SegmentList& list = list_of(at, operand(at, o));
+    return list.segments + find_segment(list, offset, segments_[o]);
+  }
+  /// In strides that double, and then halve. from: a guess, which may be anything, as it is before the first step.
+  TUTTI_DEVICE static std::uint64_t find_segment(const SegmentList& list, std::uint64_t offset, std::uint64_t from) {
+    const auto begins_later = [&](std::uint64_t s) { return s >= list.count || list.segments[s].begin > offset; };
+    if (begins_later(from)) from = 0;
+    std::uint64_t stride = 1;
+    TUTTI_ROLLED
+    for (; !begins_later(from + stride); stride *= 2) from += stride;
+    TUTTI_ROLLED
+    for (; stride != 0; stride /= 2) {
+      if (!begins_later(from + stride)) from += stride;
+    }
+    return from;
+  }
+  /// Bytes of an operand from there on that lie one behind the other.
+  TUTTI_DEVICE std::uint64_t bytes_in_segment(const Position& at, std::uint32_t o, const Piece& piece) const {
+    const BlobOperand& which = operand(at, o);
+    if (!is_listed(at, which)) return ~std::uint64_t{0};
+    const std::uint64_t offset = offset_of(at, which, piece);
+    return segment_of(at, o, offset)[1].begin - offset;
+  }
+  /// Of all operands; `most` where there are more.
+  TUTTI_DEVICE std::uint64_t bytes_in_one_place(const Position& at, const Piece& piece, std::uint64_t most) const {
+    const std::uint32_t operands = operands_of(at);
+    TUTTI_ROLLED
+    for (std::uint32_t o = 0; o < operands; ++o) most = Elements::least(most, bytes_in_segment(at, o, piece));
+    return most;
   }
 
   // ---- What a step of a v-variant moves: its blocks come with the call.
@@ -543,9 +610,10 @@ class Interpreter {
     const std::uint64_t whole = end / line_data_bytes;
     if (begin == end) return end;
     group_.barrier();  // the piece before is done with the storage
+    const bool is_scattered = has_lists(at) && scatters(at, {piece, begin, 0}, end - begin);
     const std::uint32_t operands = operands_of(at);
     for (std::uint32_t o = group_.rank(); o < operands; o += group_.size())
-      line_places_[o] = line_operand(at, o, {piece, begin});
+      line_places_[o] = line_operand(at, o, {piece, begin, 0});
     group_.barrier();
     // Last what begins in this piece and ends behind it, or at the message's end. One loop, so that its body is there once.
     bool has_part =
@@ -555,10 +623,17 @@ class Interpreter {
     for (; line < whole || has_part; line += group_.size()) {
       const bool is_part = line >= whole;
       if (is_part) has_part = false;
-      run_line(at, {is_part ? whole : line, piece, begin, is_part});
+      run_line(at, {is_part ? whole : line, piece, begin, is_part, is_scattered});
     }
     return end;
   }
+  /// Whether a piece of so many bytes lies in several places in any operand. All find the same.
+  TUTTI_DEVICE bool scatters(const Position& at, const Piece& piece, std::uint64_t bytes) {
+    seek(at, piece);
+    group_.barrier();
+    return bytes_in_one_place(at, piece, bytes) < bytes;
+  }
+  /// Of lists what lies there already is written, too: that may hold of some bytes of a word alone.
   TUTTI_DEVICE LineOperand line_operand(const Position& at, std::uint32_t o, const Piece& piece) const {
     const BlobOperand& which = operand(at, o);
     if (which.place == Place::link) {
@@ -566,7 +641,7 @@ class Interpreter {
       return {slot(end), *end.carried + 1};
     }
     if (o < at.now->sources) return {address(at, o, piece), 0};
-    return {target(at, o, piece, copied_from(at, piece, divide_by(at))), 0};
+    return {target(at, o, piece, has_lists(at) ? nullptr : copied_from(at, piece, divide_by(at))), 0};
   }
 
   /// One line's worth of a step: where it begins and whether it is a part of more than the piece.
@@ -575,6 +650,7 @@ class Interpreter {
     std::uint32_t piece;  ///< in which it begins
     std::uint64_t begin;  ///< of the piece, in the message
     bool is_part;         ///< it ends behind the piece
+    bool is_scattered;    ///< the piece lies in several places
   };
   TUTTI_DEVICE void run_line(const Position& at, const LineAt& which) {
     typename Fold::Word word;
@@ -592,12 +668,12 @@ class Interpreter {
     const LineOperand& from = line_places_[o];
     if (from.number != 0) return await_line(at, o, line_in(from.at, 1 + which.line), from.number - 1);
     std::uint64_t word = 0;
-    if (which.is_part) {
+    const std::byte* const data = word_at(at, o, which);
+    if (data == nullptr) {
       each_byte(at, o, which,
                 [&word](std::byte* byte, std::uint32_t i) { word |= static_cast<std::uint64_t>(*byte) << (8 * i); });
       return word;
     }
-    const std::byte* const data = from.at + (which.line * line_data_bytes - which.begin);
     if (reinterpret_cast<std::uintptr_t>(data) % line_data_bytes == 0) return *reinterpret_cast<const std::uint64_t*>(data);
     __builtin_memcpy(&word, data, sizeof word);
     return word;
@@ -606,17 +682,25 @@ class Interpreter {
     const LineOperand& to = line_places_[o];
     if (to.number != 0) return SystemLine::put(line_in(to.at, 1 + which.line), to.number - 1, word);
     if (to.at == nullptr) return;
-    if (which.is_part) {
+    std::byte* const data = word_at(at, o, which);
+    if (data == nullptr) {
       each_byte(at, o, which,
                 [word](std::byte* byte, std::uint32_t i) { *byte = static_cast<std::byte>(word >> (8 * i)); });
       return;
     }
-    std::byte* const data = to.at + (which.line * line_data_bytes - which.begin);
     if (reinterpret_cast<std::uintptr_t>(data) % line_data_bytes == 0) {
       *reinterpret_cast<std::uint64_t*>(data) = word;
     } else {
       __builtin_memcpy(data, &word, sizeof word);
     }
+  }
+  /// Where a line's eight bytes lie in a buffer; nullptr: not all in one place.
+  TUTTI_DEVICE std::byte* word_at(const Position& at, std::uint32_t o, const LineAt& which) const {
+    if (which.is_part) return nullptr;
+    const std::uint64_t done = which.line * line_data_bytes - which.begin;
+    if (!which.is_scattered) return line_places_[o].at + done;
+    const Piece piece{which.piece, which.begin, done};
+    return bytes_in_segment(at, o, piece) < line_data_bytes ? nullptr : address(at, o, piece);
   }
   /// visit(address, number): a line's bytes in a buffer, which may lie in several pieces; the last line has fewer.
   template <typename Visit>
@@ -628,7 +712,7 @@ class Interpreter {
       const std::uint64_t byte = which.line * line_data_bytes + i;
       for (; piece < pieces && byte >= begin + piece_bytes(at, piece); ++piece) begin += piece_bytes(at, piece);
       if (piece == pieces) return;
-      visit(address(at, o, {piece, begin}) + (byte - begin), i);
+      visit(address(at, o, {piece, begin, byte - begin}), i);
     }
   }
   /// The line is on its way, unless the launch was stopped.
@@ -752,6 +836,7 @@ class Interpreter {
   Job* const jobs_;                 ///< the block's copy
   std::byte** const places_;        ///< where a step's operands lie
   LineOperand* const line_places_;  ///< likewise, in the same storage, where they go by lines
+  std::uint64_t* const segments_;   ///< which of its list each of them is in, behind that
   bool ended_ = false;              ///< the launch was stopped while this thread waited for a line
   std::uint32_t polls_ = 0;         ///< in vain, of all tasks; the same in all threads
 };

@@ -71,11 +71,24 @@ struct BoundBlock {
   std::uint64_t chunk;  ///< elements of a chunk of its last window, where that is no whole one
 };
 
+/// A part of a buffer that a call gives as a list of blocks: where it begins in the buffer, and where it lies.
+struct Segment {
+  std::uint64_t begin;  ///< bytes
+  std::byte* at;
+};
+
+/// All of a buffer's, ascending, none of them empty. One more lies behind them: it begins where the buffer ends.
+struct SegmentList {
+  const Segment* segments;  ///< nullptr: the buffer is no list
+  std::uint64_t count;      ///< without the one behind them
+};
+
 /// One collective of one rank.
 struct Job {
   const Blob* blob;
   const BoundBlock* bound;  ///< of an irregular blob: the input's blocks, then the output's; else nullptr
-  std::byte* buffers[3];    ///< by Place: input (only read), output, scratch. Bound blocks have addresses of their own
+  SegmentList lists[2];     ///< of input and output: both are lists, or neither is
+  std::byte* buffers[3];    ///< by Place: input (only read), output, scratch. What is bound or a list is not here
   DeviceLinkEnd* links;     ///< strand by strand, each as many as the blob's
   Task* tasks;              ///< strand by strand, each as many as the blob has lanes
   JobRecord* record;
@@ -145,7 +158,8 @@ constexpr std::uint32_t launch_layout() {
   for (const std::size_t size :
        {sizeof(Launch), sizeof(Job), sizeof(Task), sizeof(JobRecord), sizeof(LaunchOrder), sizeof(LaunchWords),
         sizeof(JobWords), sizeof(DeviceLinkEnd), sizeof(Blob), sizeof(BlobLane), sizeof(BlobStep), sizeof(BlobOperand),
-        sizeof(BlobPiece), sizeof(BlobLink), sizeof(Dependency), sizeof(BoundBlock)}) {
+        sizeof(BlobPiece), sizeof(BlobLink), sizeof(Dependency), sizeof(BoundBlock), sizeof(Segment),
+        sizeof(SegmentList)}) {
     hash = hash * 31 + static_cast<std::uint32_t>(size);
   }
   return hash;
@@ -157,9 +171,9 @@ struct LineOperand {
   device::Word64 number;  ///< 1 + the message's; 0: a buffer
 };
 
-/// Bytes of storage that each block of a launch needs: its jobs, and a place for each operand of a step.
+/// Bytes of storage that each block of a launch needs: its jobs, and for each operand of a step its place and its segment.
 constexpr std::uint64_t storage_bytes(std::uint32_t jobs, std::uint32_t most_operands) {
-  return sizeof(Job) * jobs + sizeof(LineOperand) * most_operands;
+  return sizeof(Job) * jobs + (sizeof(LineOperand) + sizeof(std::uint64_t)) * most_operands;
 }
 
 }  // namespace tutti

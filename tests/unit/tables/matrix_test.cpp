@@ -58,7 +58,9 @@ std::string matrix() {
          "The same holds on host and on device memory. Verbs without an operator take every type. So do sends\n"
          "and receives, of host memory.\n"
          "`include/tutti/tutti.h` says what each operator does (`tutti_op`).\n\n" +
-         types_by_operators() + "\n## Verbs\n\nv-variants take blocks of any lengths, of host or device memory.\n\n" +
+         types_by_operators() +
+         "\n## Verbs\n\nv-variants take blocks of any lengths, of host or device memory. So does\n"
+         "all_reduce_v, which takes any number of them for one buffer.\n\n" +
          verbs();
 }
 

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <span>
 #include <thread>
@@ -108,6 +109,60 @@ struct How {
   std::uint64_t first = 0;  ///< number of each link's first message
   /// Of a v-variant: elements of each rank's share, at most the case's count. Empty: the case is none.
   std::vector<std::uint64_t> shares = {};
+  /// Elements of the longest segment, where both buffers are lists of segments, by chance cut; 0: they are none.
+  std::uint64_t segment = 0;
+};
+
+/// A rank's memory, cut into pieces that lie apart, in no order and at odd addresses.
+class Scattered {
+ public:
+  /// most: elements of the longest piece.
+  Scattered(std::size_t bytes, std::size_t element, std::uint64_t most, std::mt19937_64& random) {
+    for (std::size_t begin = 0; begin < bytes; begin = ends_.back())
+      ends_.push_back(std::min(bytes, begin + element * (1 + random() % most)));
+    std::vector<std::size_t> order(ends_.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), random);
+    places_.resize(ends_.size());
+    std::size_t used = 0;
+    for (const std::size_t p : order) {
+      places_[p] = used + random() % 13;
+      used = places_[p] + bytes_of(p) + 1;
+    }
+    memory_.assign(used, gap);
+  }
+  /// The segments of a part of the memory, and one behind them.
+  std::vector<Segment> list(std::size_t first, std::size_t bytes) {
+    std::vector<Segment> segments;
+    for (std::size_t p = 0; p < ends_.size(); ++p) {
+      const std::size_t begin = std::max(first, begin_of(p)), end = std::min(first + bytes, ends_[p]);
+      if (begin < end) segments.push_back({begin - first, memory_.data() + places_[p] + (begin - begin_of(p))});
+    }
+    segments.push_back({bytes, nullptr});
+    return segments;
+  }
+  void write(const std::vector<std::byte>& flat) {
+    for (std::size_t p = 0; p < ends_.size(); ++p)
+      std::copy_n(flat.data() + begin_of(p), bytes_of(p), memory_.data() + places_[p]);
+  }
+  /// What it holds, in order. All between the pieces is as it was.
+  std::vector<std::byte> read() const {
+    std::vector<std::byte> flat, between = memory_;
+    for (std::size_t p = 0; p < ends_.size(); ++p) {
+      const auto at = memory_.begin() + static_cast<std::ptrdiff_t>(places_[p]);
+      flat.insert(flat.end(), at, at + static_cast<std::ptrdiff_t>(bytes_of(p)));
+      std::fill_n(between.begin() + (at - memory_.begin()), bytes_of(p), gap);
+    }
+    EXPECT_EQ(std::ranges::count(between, gap), static_cast<std::ptrdiff_t>(between.size()));
+    return flat;
+  }
+
+ private:
+  static constexpr std::byte gap{0xa5};
+  std::size_t begin_of(std::size_t p) const { return p == 0 ? 0 : ends_[p - 1]; }
+  std::size_t bytes_of(std::size_t p) const { return ends_[p] - begin_of(p); }
+  std::vector<std::size_t> ends_, places_;  ///< by piece: its end in the whole, and where it begins in memory_
+  std::vector<std::byte> memory_;
 };
 
 /// What outlives the launches of some ranks: their links, and the order of each team.
@@ -155,6 +210,7 @@ class Fused {
         team_(how.team == 0 ? static_cast<std::uint32_t>(at.ranks) : how.team),
         first_(how.first),
         shares_(how.shares),
+        segment_(how.segment),
         world_(std::move(world)) {
     Problem problem = at.problem();
     problem.processor = Processor::cuda;
@@ -244,6 +300,9 @@ class Fused {
       first = next;
     }
     for (std::thread& each : launches) each.join();
+    each_of_all([](Fused* each) {
+      for (std::size_t r = 0; r < each->scattered_.size(); ++r) each->memory_[r] = each->scattered_[r].read();
+    });
   }
 
   /// Launches a team's jobs of the operations, of ranks [first, end).
@@ -348,7 +407,20 @@ class Fused {
     job.record = &records_[r];
     job.passes = job.blob->passes;
     if (job.blob->is_irregular()) bind(rank, job);
+    if (segment_ != 0) scatter(rank, job);
     job.work = work_of(*job.blob, job.passes);
+  }
+  void scatter(int rank, Job& job) {
+    const auto r = static_cast<std::size_t>(rank);
+    std::mt19937_64 random(r + segment_);
+    Scattered& scattered = scattered_.emplace_back(memory_[r].size(), element_bytes(at_.type), segment_, random);
+    scattered.write(memory_[r]);
+    const std::size_t begins[] = {layout_of(at_, rank).input, layout_of(at_, rank).output};
+    for (std::size_t buffer = 0; buffer < 2; ++buffer) {
+      const auto& list = segments_.emplace_back(scattered.list(begins[buffer], buffer_bytes(plan_, rank)[buffer]));
+      job.lists[buffer] = {list.data(), list.size() - 1};
+      job.buffers[buffer] = nullptr;
+    }
   }
   /// A v-variant's blocks lie where the case's do, and are shorter.
   void bind(int rank, Job& job) {
@@ -369,6 +441,7 @@ class Fused {
   const std::uint32_t team_;
   const std::uint64_t first_;
   const std::vector<std::uint64_t> shares_;
+  const std::uint64_t segment_;
   const std::shared_ptr<World> world_;
   Plan plan_;
   std::vector<Program> programs_;
@@ -377,6 +450,8 @@ class Fused {
   std::vector<std::vector<DeviceLinkEnd>> ends_;
   std::vector<std::vector<Task>> tasks_;
   std::vector<std::vector<BoundBlock>> bound_;  ///< by rank, where the case is a v-variant
+  std::vector<Scattered> scattered_;            ///< by rank, where buffers are lists
+  std::vector<std::vector<Segment>> segments_;  ///< two lists of each rank then
   std::vector<JobRecord> records_;
   std::vector<Job> jobs_;
   std::atomic<bool> cleaned_{false};
@@ -519,6 +594,35 @@ TEST_P(EveryDivision, OfAVVariantGivesTheSimulatorsBits) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, EveryDivision,
                          ::testing::Combine(::testing::Values(1, 2, 3, 5, 8),
+                                            ::testing::Values(Protocol::messages, Protocol::lines)));
+
+class EveryList : public ::testing::TestWithParam<std::tuple<int, Protocol>> {};
+
+TEST_P(EveryList, OfSegmentsGivesTheSimulatorsBits) {
+  const auto [ranks, protocol] = GetParam();
+  std::mt19937 random(static_cast<unsigned>(ranks));
+  int cases = 0;
+  for (const Algorithm* algorithm : all_algorithms()) {
+    if (!takes(*algorithm, ranks) || algorithm->collective == Collective::barrier) continue;
+    // Of one element each, some in a line, and more than a message long.
+    for (const std::uint64_t segment : {1, 5, 40, 2000}) {
+      Case at = case_of(*algorithm, ranks, static_cast<int>(random() % 6));
+      at.in_place = random() % 2 != 0;
+      at.count = segment == 1 ? 77 : 1300;
+      Fused fused(at, {.strands = 1 + static_cast<std::uint32_t>(random() % 3), .protocol = protocol, .segment = segment});
+      const auto expected = simulated(at, fused.plan());
+      const Grid choices[] = {{1, 1}, {2, 3}, {std::min(std::max(1u, fused.tasks()), 12u), 1}};
+      ASSERT_EQ(first_difference(fused.launch(choices[random() % 3]), expected), "")
+          << at.text() << ", segments of at most " << segment << ", case " << cases;
+      for (int r = 0; r < ranks; ++r) ASSERT_EQ(fused.record(r).end, static_cast<std::uint64_t>(JobEnd::completed));
+      ++cases;
+    }
+  }
+  EXPECT_GT(cases, 100);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, EveryList,
+                         ::testing::Combine(::testing::Values(1, 2, 3, 5),
                                             ::testing::Values(Protocol::messages, Protocol::lines)));
 
 Case ring_of(int ranks) {

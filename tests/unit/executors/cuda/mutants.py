@@ -18,7 +18,8 @@ TEST = "cuda_interpreter_test"
 LIMIT_S = 150
 # Of every algorithm three ranks are enough, by both protocols.
 FILTER = "-*EveryAlgorithm*/0:*EveryAlgorithm*/1:*EveryAlgorithm*/2:*EveryAlgorithm*/3:*EveryAlgorithm*/6:" \
-         "*EveryAlgorithm*/7:*EveryAlgorithm*/8:*EveryAlgorithm*/9"
+         "*EveryAlgorithm*/7:*EveryAlgorithm*/8:*EveryAlgorithm*/9:*EveryList*/0:*EveryList*/1:*EveryList*/2:*EveryList*/3:" \
+         "*EveryList*/6:*EveryList*/7"
 
 KERNEL = "src/executors/cuda/interpreter.h"
 PROTOCOL = "src/executors/cuda/protocol.h"
@@ -29,9 +30,29 @@ FAULTS = [
     ("messages are handed over before all threads have read and written", KERNEL,
      "      group_.barrier();  // all have read and written\n", ""),
     ("the places of a piece are written while the one before is swept", KERNEL,
-     "    if (bytes == 0) return begin;\n    group_.barrier();  // the piece before is done with the storage\n",
-     "    if (bytes == 0) return begin;\n"),
+     "    group_.barrier();  // what was swept before is done with the storage\n", ""),
     ("blocks are told apart by nothing", KERNEL, "tag = tag_with(tag, sizing_block(at, p).tag);", "tag = 0;"),
+    ("a segment goes on for a byte of the next one", KERNEL,
+     "return s >= list.count || list.segments[s].begin > offset;",
+     "return s >= list.count || list.segments[s].begin >= offset;"),
+    ("segments are swept without looking at their ends", KERNEL,
+     "if (lists) bytes = bytes_in_one_place(at, piece, bytes);", "if (lists) bytes += 0;"),
+    ("only sources end a sweep", KERNEL,
+     "for (std::uint32_t o = 0; o < operands; ++o) most = Elements::least(",
+     "for (std::uint32_t o = 0; o < operands && o < at.now->sources; ++o) most = Elements::least("),
+    ("the output lies where the input does", KERNEL,
+     "return job_of(at).lists[static_cast<std::uint32_t>(which.place)];",
+     "return job_of(at).lists[0 * static_cast<int>(which.place)];"),
+    ("segments are looked at before they are noted", KERNEL,
+     "    seek(at, piece);\n    group_.barrier();\n", "    seek(at, piece);\n"),
+    ("a word is taken for one of a segment that ends in it", KERNEL,
+     "return bytes_in_segment(at, o, piece) < line_data_bytes ?",
+     "return bytes_in_segment(at, o, piece) + 1 < line_data_bytes ?"),
+    ("scattered pieces are lines of one place", KERNEL, "return bytes_in_one_place(at, piece, bytes) < bytes;",
+     "return bytes == 0;"),
+    ("scattered lines are read from where their piece begins", KERNEL,
+     "visit(address(at, o, {piece, begin, byte - begin}), i);",
+     "visit(address(at, o, {piece, begin, 0}) + (byte - begin), i);"),
     ("a block's last window is cut as a whole one", KERNEL, "here == blob.window ? blob.chunk : block.chunk", "blob.chunk"),
     ("a piece is swept before its places are written", KERNEL,
      "    const std::uint32_t targets = place_targets(at, piece, divide_by(at));\n    group_.barrier();\n",
