@@ -195,7 +195,7 @@ typedef struct tutti_config {
   int32_t spin;            ///< TUTTI_SPIN, which takes the words: 0 adapt, 1 always, -1 never
   uint32_t min_blocks;     ///< TUTTI_MIN_BLOCKS: fewest thread blocks that a launch on a device takes; 0: no such limit
   uint32_t max_blocks;     ///< TUTTI_MAX_BLOCKS: most
-  uint32_t traffic_class;  ///< network traffic class (DSCP), 0: the system's; others are not there yet
+  uint32_t traffic_class;  ///< network traffic class (DSCP, 0 to 63) of collectives and transfers; 0: the system's
   int32_t device;          ///< TUTTI_DEVICE, which counts from 0: CUDA device + 1; 0: the current one
   int32_t priority;        ///< default of tutti_call.priority
   int32_t memory;          ///< TUTTI_MEMORY: tutti_memory_kind of the buffers that will be passed; unset: auto

@@ -144,6 +144,10 @@ struct RankCount : RankNumber {
 struct DeviceNumber : RankNumber {
   static constexpr const char* form = "a whole number of at least 0";
 };
+/// A DSCP, which has six bits (RFC 2474).
+struct TrafficClassNumber : Integer<0, 63> {
+  static constexpr const char* form = "a DSCP value from 1 to 63, or 0 for the system's";
+};
 struct Blocks : Integer<0, 65535> {
   static constexpr const char* form = "a whole number from 1 to 65535, or 0 to let the library choose";
 };
@@ -351,6 +355,9 @@ constexpr std::array kTable = {
                                   "Names of the network interfaces to use; all that are up where empty.",
                                   "config.interface", text_field<&C::interface>),
     setting<PortPair, &S::port_range>("TUTTI_PORT_RANGE", "any", "TCP ports to listen on."),
+    setting<TrafficClassNumber, &S::traffic_class>("TUTTI_TRAFFIC_CLASS", "0",
+                                                   "Class (DSCP) of the packets that carry data between machines.",
+                                                   "config.traffic_class", number_field<&C::traffic_class>),
     setting<List, &S::transports>(
         kTransports, "",
         "Transports that may be used, of which each pair of ranks takes the quickest; all that are viable where empty.",

@@ -29,6 +29,7 @@ struct Settings {
   int ranks = -1;                          ///< TUTTI_RANKS, -1: not given
   std::vector<std::string> interfaces;     ///< TUTTI_INTERFACE: network interfaces; empty: all that are up
   PortRange port_range;                    ///< TUTTI_PORT_RANGE
+  int traffic_class = 0;                   ///< TUTTI_TRAFFIC_CLASS: DSCP of data on networks, 0: the system's
   std::vector<std::string> transports;     ///< TUTTI_TRANSPORTS, in any order; empty: all that are viable
   std::string transports_place;            ///< what `transports` comes from: "TUTTI_TRANSPORTS" or "config.transports"
   std::string algorithm;                   ///< TUTTI_ALGORITHM, as given; empty: the library chooses

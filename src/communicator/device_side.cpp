@@ -10,6 +10,7 @@
 #include "src/base/clock.h"
 #include "src/base/exception_boundary.h"
 #include "src/base/log.h"
+#include "src/base/module_folder.h"
 #include "src/communicator/launch_watch.h"
 #include "src/control/log_lines.h"
 #include "src/cuda/kernel_module.h"
@@ -182,7 +183,7 @@ Status DeviceSide::announce() {
   if (announced_.load(std::memory_order_acquire)) return {};
   if (Status status = check_processes(); !status.ok()) return status;
   const int device = parts_.settings.device;
-  auto runtime = DeviceRuntime::get(device < 0 ? cuda::kNoDevice : device, cuda::module_folder(parts_.settings.module_dir));
+  auto runtime = DeviceRuntime::get(device < 0 ? cuda::kNoDevice : device, module_folder(parts_.settings.module_dir));
   if (!runtime.ok()) return runtime.status();
   const auto scope = DeviceScope::enter(**runtime);
   if (!scope.ok()) return scope.status();

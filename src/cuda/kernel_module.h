@@ -1,5 +1,5 @@
-// The file that brings our kernels: libtutti_kernels.so, data only, in `tutti/` beside libtutti or where TUTTI_MODULE_DIR
-// says. What it exports is declared here, for it and for whoever loads it.
+// The file that brings our kernels: libtutti_kernels.so, data only, in the folder of the library's modules
+// (module_folder). What it exports is declared here, for it and for whoever loads it.
 #pragma once
 
 #include <cstdint>
@@ -31,11 +31,6 @@ struct KernelModule {
   std::uint64_t image_bytes;
   const KernelName* kernels;  ///< sorted by name
 };
-
-/// The folder in which modules lie: `setting` (TUTTI_MODULE_DIR), or `tutti` beside the file that holds this code where
-/// that is empty. That file is libtutti, or a program that was linked with this room.
-/// code: an address within another file that is meant instead.
-std::string module_folder(const std::string& setting, const void* code = nullptr);
 
 /// The kernels of the module in `folder`, which stays loaded for as long as the process lives. Thread safe.
 /// Errors: TUTTI_UNSUPPORTED naming the file, where there is none, or one of another version or ABI.

@@ -53,7 +53,7 @@ class DeviceRuntime {
   /// long as the process, or its context: what it holds can be freed only by waiting for the device.
   ///
   /// device         the ordinal; cuda::kNoDevice: the current context's, or 0 where there is none
-  /// module_folder  where the kernels are, as cuda::module_folder gives it
+  /// module_folder  where the kernels are, as tutti::module_folder gives it
   /// Errors: TUTTI_INVALID_ARGUMENT (no such device); as cuda::Driver::get, Driver::call, load_kernel_module and
   /// KernelLibrary::load.
   static Result<std::shared_ptr<DeviceRuntime>> get(int device, const std::string& module_folder);

@@ -8,6 +8,7 @@
 
 #include "src/base/byte_codec.h"
 #include "src/base/log.h"
+#include "src/base/module_folder.h"
 #include "src/base/socket.h"
 #include "src/base/transport_helpers.h"
 #include "src/links/transport_loader.h"
@@ -21,7 +22,7 @@ void log_line(int level, const char* text) { log(static_cast<Level>(level), text
 /// The transports that settings ask for. Plugins that cannot be used are said in the log and passed over. Where a name is
 /// not found, it may be theirs, so the error says it too.
 Result<TransportList> wanted(const Settings& settings) {
-  const KnownTransports known = known_transports(settings.plugin_path);
+  const KnownTransports known = known_transports(settings.plugin_path, module_folder(settings.module_dir));
   std::string passed_over;
   for (const Plugin& plugin : known.plugins) {
     if (plugin.transport != nullptr) continue;
@@ -84,8 +85,8 @@ std::string joined(const std::vector<std::string>& names) {
 }  // namespace
 
 EndpointSet::Wishes EndpointSet::wishes_of(const Settings& settings) {
-  Wishes wishes{settings.transports,     settings.plugin_path,     settings.interfaces,
-                settings.port_range.low, settings.port_range.high, settings.connect_timeout_ns};
+  Wishes wishes{settings.transports,     settings.plugin_path,     settings.module_dir,    settings.interfaces,
+                settings.port_range.low, settings.port_range.high, settings.traffic_class, settings.connect_timeout_ns};
   std::ranges::sort(wishes.transports);  // in any order
   return wishes;
 }
@@ -123,6 +124,7 @@ void EndpointSet::set_options() {
   std::vector<std::pair<const char*, std::string>> all;
   if (!wishes_.interfaces.empty()) all.emplace_back("interfaces", joined(wishes_.interfaces));
   if (wishes_.high_port != 0) all.emplace_back("ports", fmt::format("{}-{}", wishes_.low_port, wishes_.high_port));
+  if (wishes_.traffic_class != 0) all.emplace_back("dscp", std::to_string(wishes_.traffic_class));
   if (cache_sizes().l2_share() != 0) all.emplace_back("core_cache_bytes", std::to_string(cache_sizes().l2_share()));
   option_values_.reserve(all.size());  // their addresses stay
   for (auto& [key, value] : all) options_.push_back({key, option_values_.emplace_back(std::move(value)).c_str()});

@@ -70,8 +70,10 @@ class EndpointSet {
   struct Wishes {
     std::vector<std::string> transports;
     std::string plugin_path;
+    std::string module_dir;
     std::vector<std::string> interfaces;
     std::uint32_t low_port, high_port;
+    int traffic_class;
     std::uint64_t connect_timeout_ns;
     bool operator==(const Wishes&) const = default;
   };

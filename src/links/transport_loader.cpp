@@ -55,24 +55,30 @@ Plugin load(const std::filesystem::path& file, const TransportList& known) {
   return plugin;
 }
 
-Status load_folder(const std::string& folder, KnownTransports& known) {
+/// Loads the shared objects of a folder whose names begin so. What kept it from being read, if anything.
+std::error_code load_folder(const std::string& folder, std::string_view prefix, KnownTransports& known) {
   std::error_code refused;
   std::vector<std::filesystem::path> files;
   for (std::filesystem::directory_iterator file(folder, refused), none; !refused && file != none; file.increment(refused)) {
-    if (file->path().extension() == ".so") files.push_back(file->path());
+    const std::filesystem::path& path = file->path();
+    if (path.extension() == ".so" && path.filename().string().starts_with(prefix)) files.push_back(path);
   }
-  if (refused) {
-    return Status(
-        TUTTI_INVALID_ARGUMENT,
-        fmt::format("TUTTI_PLUGIN_PATH names the folder \"{}\", which cannot be read: {}", folder, refused.message()),
-        "Give folders that hold transport plugins, separated by colons.");
-  }
+  if (refused) return refused;
   std::sort(files.begin(), files.end());  // a folder's own order differs between machines
   for (const auto& file : files) {
     known.plugins.push_back(load(file, known.all));
     if (known.plugins.back().transport != nullptr) known.all.push_back(known.plugins.back().transport);
   }
   return {};
+}
+
+Status load_plugins(const std::string& folder, KnownTransports& known) {
+  const std::error_code refused = load_folder(folder, "", known);
+  if (!refused) return {};
+  return Status(
+      TUTTI_INVALID_ARGUMENT,
+      fmt::format("TUTTI_PLUGIN_PATH names the folder \"{}\", which cannot be read: {}", folder, refused.message()),
+      "Give folders that hold transport plugins, separated by colons.");
 }
 
 }  // namespace
@@ -137,12 +143,13 @@ TransportWhy read_why(std::string_view why) {
   return parts;
 }
 
-KnownTransports known_transports(const std::string& plugin_path) {
+KnownTransports known_transports(const std::string& plugin_path, const std::string& modules) {
   KnownTransports known;
   known.all = builtin_transports();
+  load_folder(modules, "tutti_", known);  // libtutti_kernels.so is another kind of module
   for (std::size_t at = 0; at < plugin_path.size() && known.refusal.ok();) {
     const std::size_t end = std::min(plugin_path.find(':', at), plugin_path.size());
-    if (end != at) known.refusal = load_folder(plugin_path.substr(at, end - at), known);
+    if (end != at) known.refusal = load_plugins(plugin_path.substr(at, end - at), known);
     at = end + 1;
   }
   return known;

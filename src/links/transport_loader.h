@@ -1,4 +1,5 @@
-// The transports that there are: those built in, and those of the plugins that TUTTI_PLUGIN_PATH leads to.
+// The transports that there are: those built in, the library's own modules, and the plugins that TUTTI_PLUGIN_PATH leads
+// to.
 #pragma once
 
 #include <string>
@@ -12,7 +13,7 @@ namespace tutti {
 
 using TransportList = std::vector<const tutti_transport*>;
 
-/// One shared object of a plugin folder.
+/// One shared object of a folder of plugins or of the library's modules.
 struct Plugin {
   std::string file;
   const tutti_transport* transport = nullptr;  ///< the process's; NULL where the file is passed over
@@ -41,15 +42,17 @@ TransportWhy read_why(std::string_view why);
 
 /// What known_transports found.
 struct KnownTransports {
-  TransportList all;            ///< the built-in ones, then the plugins'; no two of one name
-  std::vector<Plugin> plugins;  ///< by folder, as the path lists them; in a folder by name
+  TransportList all;            ///< the built-in ones, then the modules', then the plugins'; no two of one name
+  std::vector<Plugin> plugins;  ///< modules first, then by folder, as the path lists them; in a folder by name
   Status refusal;               ///< of the first folder that cannot be read, where the search ended; else OK
 };
 
-/// Loads every plugin (*.so) in the folders of `plugin_path` (separated by colons), and keeps them loaded for as long as
-/// the process lives: links point into them. Runs the plugins' own initialisers. Thread safe.
-/// Errors, in `refusal`: TUTTI_INVALID_ARGUMENT, a folder that cannot be read.
-KnownTransports known_transports(const std::string& plugin_path);
+/// Loads the library's own transports (tutti_*.so) in `modules`, then every plugin (*.so) in the folders of `plugin_path`.
+/// All stay loaded for as long as the process lives: links point into them. Runs their own initialisers. Thread safe.
+/// plugin_path  folders, separated by colons
+/// modules      as module_folder gives it; where it is not there, the library has no transports in modules
+/// Errors, in `refusal`: TUTTI_INVALID_ARGUMENT, a folder of plugin_path that cannot be read.
+KnownTransports known_transports(const std::string& plugin_path, const std::string& modules);
 
 /// Those of `all` that `names` ask for, in their order and each once; all of them where there are no names.
 /// place  where the names come from, for the error's sentence: "TUTTI_TRANSPORTS"

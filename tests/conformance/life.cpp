@@ -181,7 +181,7 @@ TEST_P(Conformance, WhatWasSentBeforeClosingIsDeliveredFirst) {
     } else {
       t().close_link(pipe.sender);
     }
-    for (int i = 0; i < 1000; ++i) world.progress();
+    world.settle();
     for (std::uint64_t n = 0; n < 3; ++n) {
       ASSERT_TRUE(world.until([&] { return try_receive(t(), pipe.receiver, n, n == 1 ? 2000 : 16); }))
           << "message " << n << ": " << failure_of(t(), pipe.receiver);
@@ -225,7 +225,7 @@ TEST_P(Conformance, ClosesInTheMiddleOfEverything) {
     if (state == 5) t().close_link(pipe.receiver);
     if (state == 6) t().close_link(pipe.sender);
     world.drop(state % 2);
-    for (int i = 0; i < 100; ++i) world.progress();
+    world.settle();
   }
 }
 
@@ -296,7 +296,7 @@ TEST_P(Conformance, WhatBothEndsHaveClosedLeavesNothingBehind) {
       for (tutti_link* const end : {alone, there.receiver, back.sender, there.sender, back.receiver}) t().close_link(end);
       world.progress();
     }
-    for (int i = 0; i < 1000; ++i) world.progress();
+    world.settle();
   };
   come_and_go(0, 100);
   const std::size_t bytes = allocated(), maps = mappings(), files = descriptors();
@@ -434,7 +434,7 @@ TEST_P(Conformance, ALinkThatIsQuietStaysQuietUntilItIsClosed) {
   for (tutti_link* const end : {pipe.receiver, pipe.sender}) {
     const tutti_quiesced first = t().quiesce(end);
     EXPECT_EQ(first, TUTTI_QUIESCED) << "nothing was granted or offered";
-    for (int i = 0; i < 100; ++i) world.progress();
+    world.settle();
     EXPECT_EQ(t().quiesce(end), first);
     t().close_link(end);
   }

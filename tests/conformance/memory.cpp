@@ -177,7 +177,7 @@ TEST_P(Conformance, GrantedMemoryReceivesTheMessage) {
     unsigned char* const target = memory.data() + n * kBytes;
     const tutti_link_result granted = t().grant(pipe.receiver, memory.region(), target, kBytes, fingerprint_of(n));
     ASSERT_NE(granted, TUTTI_LINK_BROKEN) << failure_of(t(), pipe.receiver);
-    for (int i = 0; i < 20; ++i) world.progress();
+    world.settle();
     ASSERT_TRUE(world.until([&] { return try_send(t(), pipe.sender, n, kBytes); }));
     tutti_message message{};
     ASSERT_TRUE(world.until([&] { return t().view(pipe.receiver, &message) == TUTTI_LINK_OK; }))
@@ -209,7 +209,7 @@ TEST_P(Conformance, AGrantThatComesTooLateOrDoesNotFitIsLeftAlone) {
   t().release(pipe.receiver);
   // A grant of another length than the message has is of no use, and no harm.
   EXPECT_NE(t().grant(pipe.receiver, memory.region(), memory.data(), kBytes / 2, fingerprint_of(1)), TUTTI_LINK_BROKEN);
-  for (int i = 0; i < 20; ++i) world.progress();
+  world.settle();
   ASSERT_TRUE(world.until([&] { return try_send(t(), pipe.sender, 1, kBytes - 1); }));
   ASSERT_TRUE(world.until([&] { return t().view(pipe.receiver, &message) == TUTTI_LINK_OK; }))
       << failure_of(t(), pipe.receiver);
@@ -226,7 +226,7 @@ TEST_P(Conformance, AMessageOfAnotherOperationDoesNotLandInGrantedMemory) {
   Registered memory(t(), world[1], kBytes);
   std::memset(memory.data(), 0xEE, kBytes);
   ASSERT_NE(t().grant(pipe.receiver, memory.region(), memory.data(), kBytes, fingerprint_of(7)), TUTTI_LINK_BROKEN);
-  for (int i = 0; i < 20; ++i) world.progress();
+  world.settle();
   ASSERT_TRUE(world.until([&] { return try_send(t(), pipe.sender, 0, kBytes); }));
   tutti_message message{};
   ASSERT_TRUE(world.until([&] { return t().view(pipe.receiver, &message) == TUTTI_LINK_OK; }))
@@ -249,9 +249,9 @@ TEST_P(Conformance, AGrantBesideAViewedMessageIsForTheNextOne) {
   tutti_message message{};
   ASSERT_TRUE(world.until([&] { return t().view(pipe.receiver, &message) == TUTTI_LINK_OK; }));
   EXPECT_EQ(t().grant(pipe.receiver, memory.region(), memory.data(), kBytes, fingerprint_of(1)), TUTTI_LINK_OK);
-  for (int i = 0; i < 20; ++i) world.progress();
+  world.settle();
   ASSERT_TRUE(world.until([&] { return try_send(t(), pipe.sender, 1, kBytes); }));
-  for (int i = 0; i < 100; ++i) world.progress();
+  world.settle();
   EXPECT_EQ(mismatch(message.data, 0, kBytes), kBytes) << "the viewed message changed";
   t().release(pipe.receiver);
   ASSERT_TRUE(world.until([&] { return t().view(pipe.receiver, &message) == TUTTI_LINK_OK; }))
@@ -268,14 +268,14 @@ TEST_P(Conformance, AGrantThatIsGivenUpIsNotWrittenAnyMore) {
   Registered memory(t(), world[1], kBytes);
   std::memset(memory.data(), 0xEE, kBytes);
   ASSERT_NE(t().grant(pipe.receiver, memory.region(), memory.data(), kBytes, 1), TUTTI_LINK_BROKEN);
-  for (int i = 0; i < 20; ++i) world.progress();
+  world.settle();
   EXPECT_LE(t().quiesce(pipe.receiver), TUTTI_FENCED);
   const auto send = [&] {
     if (void* const room = room_of(t(), pipe.sender, kBytes, 1)) {
       std::memset(room, 0x11, kBytes);
       (void)t().commit(pipe.sender, kBytes, 1);
     }
-    for (int i = 0; i < 200; ++i) world.progress();
+    world.settle();
     EXPECT_EQ(memory.data()[0], 0xEE);
     EXPECT_EQ(memory.data()[kBytes - 1], 0xEE);
   };
@@ -291,7 +291,7 @@ TEST_P(Conformance, ALinkThatIsQuietBeforeItOpensNeverOpensAndHarmsNoOther) {
   tutti_link* const receiver = world[1].open_receiver(0, world[0].descriptor(), 4, 2, 64);
   EXPECT_LE(t().quiesce(receiver), TUTTI_FENCED);
   tutti_link* const sender = world[0].open_sender(1, world[1].descriptor(), 4, 2, 64);
-  for (int i = 0; i < 200; ++i) world.progress();
+  world.settle();
   t().close_link(receiver);
   const Pipe other = open_pipe(world, 0, 1, 5, 2, 64);
   EXPECT_TRUE(world.until([&] { return try_send(t(), other.sender, 0, 64); }));

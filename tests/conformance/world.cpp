@@ -86,9 +86,19 @@ World::World(const tutti_transport* transport, int ranks, EndpointOptions option
   }
 }
 
-void World::progress() {
+bool World::progress() {
+  bool moved = false;
   for (const auto& endpoint : endpoints_) {
-    if (endpoint) endpoint->progress();
+    if (endpoint && endpoint->progress() == TUTTI_LINK_OK) moved = true;
+  }
+  return moved;
+}
+
+void World::settle() {
+  constexpr std::uint64_t quiet_ns = 2'000'000;
+  const Deadline limit = Deadline::in(kSecond);  // some always move
+  for (Deadline quiet = Deadline::in(quiet_ns); !quiet.passed() && !limit.passed();) {
+    if (progress()) quiet = Deadline::in(quiet_ns);
   }
 }
 

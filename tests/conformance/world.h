@@ -72,8 +72,10 @@ class World {
   TestEndpoint& operator[](int rank) { return *endpoints_[static_cast<std::size_t>(rank)]; }
   const tutti_transport& t() const { return *transport_; }
   int ranks() const { return static_cast<int>(endpoints_.size()); }
-  /// Progress of every endpoint that is still there.
-  void progress();
+  /// Progress of every endpoint that is still there; whether anything moved.
+  bool progress();
+  /// Makes progress until nothing has moved for 2 ms: what was under way has come.
+  void settle();
   /// Makes progress until `done`, at most for `limit_ns`; whether it became true.
   bool until(const std::function<bool()>& done, std::uint64_t limit_ns = 30 * kSecond);
   void drop(int rank) { endpoints_[static_cast<std::size_t>(rank)].reset(); }

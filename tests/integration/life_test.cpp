@@ -1,6 +1,8 @@
 // Creation and what it refuses; forked children; systems without a thread left.
 #include <gmock/gmock.h>
+#include <netinet/in.h>
 #include <pthread.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +15,7 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "src/tables/element_types.h"
@@ -173,21 +176,49 @@ TEST(Creation, RefusesWhatItCannotDo) {
   config.traffic_class = 999;
   EXPECT_EQ(tutti_comm_create_all(comm.data(), 1, &config), TUTTI_INVALID_ARGUMENT);
   EXPECT_THAT(last_error(), HasSubstr("999"));
-  config.traffic_class = 46;
-  EXPECT_EQ(tutti_comm_create_all(comm.data(), 1, &config), TUTTI_UNSUPPORTED);
-  config.traffic_class = 0;
+  config.traffic_class = 63;
   EXPECT_EQ(tutti_comm_create_all(comm.data(), 1, &config), TUTTI_SUCCESS) << last_error();
   EXPECT_EQ(tutti_comm_destroy(comm[0]), TUTTI_SUCCESS);
+}
+
+/// This process's TCP connections whose packets have that DSCP.
+int connections_of_class(int dscp) {
+  constexpr int most_descriptors = 1024;
+  int count = 0;
+  for (int fd = 0; fd < most_descriptors; ++fd) {
+    int type = 0, tos = 0;
+    sockaddr_storage peer{};
+    socklen_t peer_bytes = sizeof peer, type_bytes = sizeof type, tos_bytes = sizeof tos;
+    if (::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_bytes) != 0 || type != SOCK_STREAM) continue;
+    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_bytes) != 0) continue;
+    const bool v6 = peer.ss_family == AF_INET6;
+    if (!v6 && peer.ss_family != AF_INET) continue;
+    const auto [level, name] = v6 ? std::pair(IPPROTO_IPV6, IPV6_TCLASS) : std::pair(int{IPPROTO_IP}, IP_TOS);
+    if (::getsockopt(fd, level, name, &tos, &tos_bytes) == 0 && tos >> 2 == dscp) ++count;
+  }
+  return count;
+}
+
+TEST(Creation, TellsItsTrafficClassToTheNetwork) {
+  constexpr int expedited = 46;
+  for (const std::uint32_t traffic_class : {0u, 46u}) {
+    tutti_config config = TUTTI_CONFIG_INIT;
+    config.transports = "tcp";
+    config.traffic_class = traffic_class;
+    const Ranks ranks(2, config);
+    ranks.run([](int, tutti_comm* comm) { EXPECT_EQ(tutti_barrier(comm, {}, nullptr), TUTTI_SUCCESS) << last_error(); });
+    EXPECT_EQ(connections_of_class(expedited) > 0, traffic_class != 0);
+  }
 }
 
 TEST(Creation, ThatIsRefusedLeavesNothingBehind) {
   std::array<tutti_comm*, 2> comms{};
   tutti_config config = TUTTI_CONFIG_INIT;
-  config.traffic_class = 46;  // not there yet
+  config.traffic_class = 64;
   const auto refuse = [&] { return tutti_comm_create_all(comms.data(), 2, &config); };
-  EXPECT_EQ(refuse(), TUTTI_UNSUPPORTED);  // what comes with the first is there now
+  EXPECT_EQ(refuse(), TUTTI_INVALID_ARGUMENT);  // what comes with the first is there now
   const Holdings before = Holdings::now();
-  for (int i = 0; i < 10; ++i) EXPECT_EQ(refuse(), TUTTI_UNSUPPORTED);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(refuse(), TUTTI_INVALID_ARGUMENT);
   config.traffic_class = 0;
   config.transports = "carrier-pigeon";  // when they meet
   for (int i = 0; i < 3; ++i) EXPECT_EQ(refuse(), TUTTI_INVALID_ARGUMENT);
@@ -201,9 +232,7 @@ TEST(Creation, ThatIsRefusedLeavesNothingBehind) {
 TEST(Creation, ThatIsOverLeavesNoThreadAndNoSocketBehind) {
   std::thread([] {}).join();  // with which a sanitizer's own thread comes
   const Holdings before = Holdings::now();
-  {
-    const Ranks ranks(3);
-  }
+  { const Ranks ranks(3); }
   EXPECT_TRUE(holds_no_more_than(before));
 }
 
@@ -433,7 +462,9 @@ TEST(Forks, AChildIsToldAtOnceThatNobodyCompletesItsParentsWorks) {
       if (tutti_work_test(work) != TUTTI_INVALID_USAGE) return 1;
       if (tutti_work_wait(work, 0) != TUTTI_INVALID_USAGE) return 2;
       if (tutti_work_info(work, &info) != TUTTI_INVALID_USAGE) return 3;
-      if (tutti_work_on_complete(work, [](void*, tutti_status) {}, nullptr) != TUTTI_INVALID_USAGE) return 4;
+      if (tutti_work_on_complete(
+              work, [](void*, tutti_status) {}, nullptr) != TUTTI_INVALID_USAGE)
+        return 4;
       if (last_error().find("which forked this one") == std::string::npos) return 5;
       tutti_work_release(work);
     }

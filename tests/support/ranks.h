@@ -29,10 +29,9 @@ inline std::string last_error() {
 /// A group of ranks as threads. `transports` as TUTTI_TRANSPORTS, empty for all.
 class Ranks {
  public:
-  explicit Ranks(int ranks, const std::string& transports = "", std::uint64_t timeout_ns = 60'000'000'000) : comms_(ranks) {
-    tutti_config config = TUTTI_CONFIG_INIT;
-    config.transports = transports.empty() ? nullptr : transports.c_str();
-    config.operation_timeout_ns = timeout_ns;
+  explicit Ranks(int ranks, const std::string& transports = "", std::uint64_t timeout_ns = 60'000'000'000)
+      : Ranks(ranks, with(transports, timeout_ns)) {}
+  Ranks(int ranks, const tutti_config& config) : comms_(ranks) {
     EXPECT_EQ(tutti_comm_create_all(comms_.data(), ranks, &config), TUTTI_SUCCESS) << last_error();
   }
   ~Ranks() {
@@ -52,6 +51,13 @@ class Ranks {
   }
 
  private:
+  static tutti_config with(const std::string& transports, std::uint64_t timeout_ns) {
+    tutti_config config = TUTTI_CONFIG_INIT;
+    config.transports = transports.empty() ? nullptr : transports.c_str();
+    config.operation_timeout_ns = timeout_ns;
+    return config;
+  }
+
   std::vector<tutti_comm*> comms_;
 };
 

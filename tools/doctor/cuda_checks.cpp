@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "include/tutti/tutti.h"
+#include "src/base/module_folder.h"
 #include "src/base/settings.h"
 #include "src/cuda/driver.h"
 #include "src/cuda/kernel_module.h"
@@ -90,7 +91,7 @@ Finding look_at_cuda_devices(const Sysfs&) {
 
 Finding look_at_cuda_kernels(const Sysfs&) {
   const std::string setting = tolerant_settings(nullptr).module_dir;
-  const std::string folder = cuda::module_folder(setting, reinterpret_cast<const void*>(&tutti_version));
+  const std::string folder = module_folder(setting, reinterpret_cast<const void*>(&tutti_version));
   const auto module = cuda::load_kernel_module(folder);
   if (module.ok())
     return {{}, Health::good, fmt::format("{} of version {} in {}", (*module)->count, (*module)->version, folder), {}};

@@ -10,11 +10,11 @@
 
 #include "src/base/addresses.h"
 #include "src/bootstrap/rendezvous_address.h"
-#include "src/links/transport_loader.h"
 #include "src/program/exit_code.h"
 #include "src/selection/msccl_files.h"
 #include "src/selection/select.h"
 #include "src/selection/tuning.h"
+#include "tools/doctor/verdicts.h"
 
 namespace tutti::doctor {
 namespace {
@@ -26,12 +26,10 @@ std::string sentence(const Status& status) {
   return status.ok() ? "" : program::one_sentence(status.error().message, status.error().remedy);
 }
 
-std::string refuse_plugin_path(const Settings& settings) {
-  return sentence(known_transports(settings.plugin_path).refusal);
-}
+std::string refuse_plugin_path(const Settings& settings) { return sentence(transports_of_library(settings).refusal); }
 
 std::string refuse_transports(const Settings& settings) {
-  const KnownTransports known = known_transports(settings.plugin_path);
+  const KnownTransports known = transports_of_library(settings);
   return sentence(choose_transports(known.all, settings.transports, settings.transports_place).status());
 }
 
@@ -47,7 +45,7 @@ std::string refuse_interface(const Settings& settings) {
 }
 
 std::string refuse_secret_file(const Settings& settings) {
-  struct stat about{};
+  struct stat about {};
   const bool pipe = ::stat(settings.secret_file.c_str(), &about) == 0 && S_ISFIFO(about.st_mode);
   if (pipe) return "";  // what it holds is for the program that is meant
   constexpr std::uint64_t most_ns = 1'000'000'000;

@@ -10,7 +10,7 @@
 
 #include "src/base/addresses.h"
 #include "src/base/link_shape.h"
-#include "src/links/transport_loader.h"
+#include "src/base/module_folder.h"
 #include "topology/graph.h"
 #include "topology/read_sysfs.h"
 #include "transports/registry.h"
@@ -119,11 +119,16 @@ void apply_choice(const Settings& settings, Verdict& verdict) {
 
 }  // namespace
 
+KnownTransports transports_of_library(const Settings& settings) {
+  return known_transports(settings.plugin_path,
+                          module_folder(settings.module_dir, reinterpret_cast<const void*>(&tutti_version)));
+}
+
 std::vector<Verdict> judge_transports(const Sysfs& files, const Settings& settings) {
   std::vector<Verdict> verdicts;
   for (const tutti_transport* transport : builtin_transports()) verdicts.push_back(judge_viable(*transport));
   for (const Device& device : kDevices) verdicts.push_back(judge_device(device, files));
-  for (const Plugin& plugin : known_transports(settings.plugin_path).plugins) verdicts.push_back(judge_plugin(plugin));
+  for (const Plugin& plugin : transports_of_library(settings).plugins) verdicts.push_back(judge_plugin(plugin));
   for (Verdict& verdict : verdicts) {
     apply_meeting(verdict);
     apply_choice(settings, verdict);

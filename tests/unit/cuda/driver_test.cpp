@@ -320,11 +320,6 @@ TEST_F(Holders, AFailedReleaseIsCountedAndCrashesNothing) {
 
 // ---- The kernels' module ---------------------------------------------------------------------------------------------
 
-TEST(KernelModuleFile, IsLookedForBesideTheCodeUnlessASettingSaysWhere) {
-  EXPECT_EQ(module_folder("/some/where"), "/some/where");
-  EXPECT_THAT(module_folder(""), ::testing::EndsWith("/tests/tutti"));
-}
-
 TEST(KernelModuleFile, ThatIsMissingIsNamedWithTheRemedy) {
   const auto loaded = load_kernel_module("/nosuch");
   EXPECT_EQ(loaded.status().code(), TUTTI_UNSUPPORTED);

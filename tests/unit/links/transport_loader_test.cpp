@@ -47,6 +47,27 @@ class Folders : public testing::Test {
   std::filesystem::path root_;
 };
 
+TEST_F(Folders, OfTheLibrarysModulesAreSearchedFirstAndNeedNotBeThere) {
+  const std::string modules = folder("tutti");
+  add_plugin(modules, "libtutti_kernels.so");  // another kind of module
+  EXPECT_THAT(known_transports("", modules).plugins, testing::IsEmpty());
+  add_plugin(modules, "tutti_verbs.so");
+  add_junk(modules, "tutti_junk.so");
+  const std::string plugins = folder("plugins");
+  add_plugin(plugins, "a.so");
+  const KnownTransports known = known_transports(plugins, modules);
+  EXPECT_THAT(names(known.all), ElementsAre("shm", "tcp", "faulty"));
+  ASSERT_EQ(known.plugins.size(), 3u);
+  EXPECT_EQ(known.plugins[0].file, modules + "/tutti_junk.so");
+  EXPECT_EQ(known.plugins[0].transport, nullptr);
+  EXPECT_EQ(known.plugins[1].file, modules + "/tutti_verbs.so");
+  EXPECT_NE(known.plugins[1].transport, nullptr);
+  EXPECT_THAT(known.plugins[2].why, HasSubstr("already"));
+  const KnownTransports none = known_transports("", modules + "/nosuch");
+  EXPECT_TRUE(none.refusal.ok());
+  EXPECT_THAT(names(none.all), ElementsAre("shm", "tcp"));
+}
+
 TEST_F(Folders, AreSearchedInOrderAndWhatCannotBeUsedIsPassedOverWithItsReason) {
   const std::string first = folder("first");
   const std::string second = folder("second");
@@ -55,7 +76,7 @@ TEST_F(Folders, AreSearchedInOrderAndWhatCannotBeUsedIsPassedOverWithItsReason) 
   add_junk(first, "a.so");
   add_junk(first, "a.txt");
   add_plugin(second, "a.so");
-  const KnownTransports known = known_transports(":" + first + "::" + second + ":");
+  const KnownTransports known = known_transports(":" + first + "::" + second + ":", "");
   EXPECT_TRUE(known.refusal.ok()) << known.refusal.text();
   EXPECT_THAT(names(known.all), ElementsAre("shm", "tcp", "faulty"));
   ASSERT_EQ(known.plugins.size(), 4U);
@@ -74,17 +95,17 @@ TEST_F(Folders, AreSearchedInOrderAndWhatCannotBeUsedIsPassedOverWithItsReason) 
 TEST_F(Folders, ThatCannotBeReadEndTheSearchAndAreNamed) {
   const std::string good = folder("good");
   add_plugin(good, "a.so");
-  const KnownTransports known = known_transports("/nosuch:" + good);
+  const KnownTransports known = known_transports("/nosuch:" + good, "");
   EXPECT_EQ(known.refusal.code(), TUTTI_INVALID_ARGUMENT);
   EXPECT_THAT(known.refusal.text(), HasSubstr("TUTTI_PLUGIN_PATH names the folder \"/nosuch\", which cannot be read: "));
   EXPECT_THAT(names(known.all), ElementsAre("shm", "tcp"));
-  EXPECT_THAT(names(known_transports(good + ":/nosuch").all), ElementsAre("shm", "tcp", "faulty"));
+  EXPECT_THAT(names(known_transports(good + ":/nosuch", "").all), ElementsAre("shm", "tcp", "faulty"));
 }
 
 TEST_F(Folders, MayHoldSharedObjectsWithoutATransportWhichArePassedOver) {
   const std::string one = folder("one");
   std::filesystem::create_symlink(TUTTI_NO_PLUGIN, one + "/library.so");
-  const KnownTransports known = known_transports(one);
+  const KnownTransports known = known_transports(one, "");
   ASSERT_EQ(known.plugins.size(), 1U);
   EXPECT_EQ(known.plugins[0].transport, nullptr);
   EXPECT_EQ(known.plugins[0].why, "it exports no tutti_transport_plugin_v4, so it is no transport");
@@ -93,7 +114,7 @@ TEST_F(Folders, MayHoldSharedObjectsWithoutATransportWhichArePassedOver) {
 TEST_F(Folders, MayHoldTransportsOfAnEarlierInterfaceWhichAreRefusedWithASentence) {
   const std::string one = folder("one");
   std::filesystem::create_symlink(TUTTI_OLD_PLUGIN, one + "/old.so");
-  const KnownTransports known = known_transports(one);
+  const KnownTransports known = known_transports(one, "");
   ASSERT_EQ(known.plugins.size(), 1U);
   EXPECT_EQ(known.plugins[0].transport, nullptr);
   EXPECT_EQ(known.plugins[0].why,
@@ -110,7 +131,7 @@ TEST_F(Folders, MayHoldTransportsOfAnEarlierInterfaceWhichAreRefusedWithASentenc
 }
 
 TEST(ChooseTransports, KeepsTheOrderOfTheNamesAndTakesEachOnce) {
-  const TransportList all = known_transports("").all;
+  const TransportList all = known_transports("", "").all;
   const auto chosen = choose_transports(all, {"tcp", "shm", "tcp"}, "TUTTI_TRANSPORTS");
   ASSERT_TRUE(chosen.ok()) << chosen.status().text();
   EXPECT_THAT(names(*chosen), ElementsAre("tcp", "shm"));
@@ -118,7 +139,7 @@ TEST(ChooseTransports, KeepsTheOrderOfTheNamesAndTakesEachOnce) {
 }
 
 TEST(ChooseTransports, NamesWhatThereIsNotAndWhereItWasAskedFor) {
-  const auto chosen = choose_transports(known_transports("").all, {"tcp", "pigeon"}, "config.transports");
+  const auto chosen = choose_transports(known_transports("", "").all, {"tcp", "pigeon"}, "config.transports");
   ASSERT_FALSE(chosen.ok());
   EXPECT_EQ(chosen.status().code(), TUTTI_INVALID_ARGUMENT);
   EXPECT_EQ(chosen.status().text(),
@@ -126,11 +147,11 @@ TEST(ChooseTransports, NamesWhatThereIsNotAndWhereItWasAskedFor) {
 }
 
 TEST(TableObjection, IsNoneToTheTransportsThatThereAre) {
-  for (const tutti_transport* transport : known_transports("").all) EXPECT_EQ(table_objection(*transport), "");
+  for (const tutti_transport* transport : known_transports("", "").all) EXPECT_EQ(table_objection(*transport), "");
 }
 
 TEST(TableObjection, NamesTheAbiAndWhatIsMissing) {
-  const tutti_transport& whole = *known_transports("").all.front();
+  const tutti_transport& whole = *known_transports("", "").all.front();
   tutti_transport table = whole;
   table.abi = TUTTI_TRANSPORT_ABI + 1;
   EXPECT_THAT(table_objection(table), HasSubstr("is of ABI 5 of tutti/transport.h"));
