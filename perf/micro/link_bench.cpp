@@ -37,9 +37,10 @@ constexpr int rounds = 31;
 constexpr std::uint64_t round_ns = kSecond / 50;  ///< about as long as a round is made
 constexpr std::uint64_t longest_wait_ns = 30 * kSecond;
 
-[[noreturn]] void die(const std::string& why) {
+/// code: 2 where the arguments are wrong.
+[[noreturn]] void die(const std::string& why, int code = 1) {
   std::fprintf(stderr, "tutti-bench-link: %s\n", why.c_str());
-  std::_Exit(1);  // the other process ends by its own deadline, or sees this one's end
+  std::_Exit(code);  // the other process ends by its own deadline, or sees this one's end
 }
 
 const tutti_transport& transport_of(const std::string& name) {
@@ -47,10 +48,10 @@ const tutti_transport& transport_of(const std::string& name) {
     if (name == each->name) return *each;
   }
   void* const library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) die("there is no transport " + name + ", and no plugin: " + ::dlerror());
+  if (library == nullptr) die("there is no transport " + name + ", and no plugin: " + ::dlerror(), 2);
   std::string why;
   const tutti_transport* const plugin = tutti::exported_transport(library, why);
-  if (plugin == nullptr) die(name + " cannot be used: " + why);
+  if (plugin == nullptr) die(name + " cannot be used: " + why, 2);
   return *plugin;
 }
 
@@ -233,7 +234,7 @@ std::vector<std::uint64_t> lengths_of(int argc, char** argv) {
     char* end = nullptr;
     lengths.push_back(std::strtoull(argv[i], &end, 10));
     if (*end != '\0' || end == argv[i] || lengths.back() > slot_bytes) {
-      die(std::string(argv[i]) + " is no length in bytes up to 1048576");
+      die(std::string(argv[i]) + " is no length in bytes up to 1048576", 2);
     }
   }
   if (lengths.empty()) lengths = {8, 64, 512, 4096, 65536, 262144, 1048576};
