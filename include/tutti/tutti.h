@@ -611,10 +611,10 @@ TUTTI_API tutti_status tutti_group_estimate(uint64_t* ns);
 /// forked child may only destroy its parent's queues: any other use is TUTTI_INVALID_USAGE. Thread safe.
 TUTTI_API tutti_status tutti_queue_create(tutti_queue** queue);
 TUTTI_API tutti_status tutti_queue_destroy(tutti_queue* queue);
-/// Returns when all that was enqueued before (transfers included) has completed, with its first error that no wait has
-/// returned yet, that of a transfer that was taken back too. TUTTI_IN_PROGRESS after timeout_ns (0: no limit but the
-/// operations' own), TUTTI_ABORTED where a communicator's poll hook ended the wait: after either everything goes on, for a
-/// later wait.
+/// Returns when all that was enqueued before (transfers included) has completed, with its first error that no wait for the
+/// queue has returned yet, that of a transfer that was taken back too. TUTTI_IN_PROGRESS after timeout_ns (0: no limit but
+/// the operations' own), TUTTI_ABORTED where a communicator's poll hook ended the wait: after either everything goes on,
+/// for a later wait. Without a limit, in a function of the queue's own: TUTTI_INVALID_USAGE; so is its destruction there.
 TUTTI_API tutti_status tutti_queue_wait(tutti_queue* queue, uint64_t timeout_ns);
 /// Runs `fn` on the queue's thread when all collectives enqueued before have ended, and before any enqueued later: for
 /// copies that go with them. No lock is held. It may call Tutti, but neither waits for this queue nor destroys it; it has
@@ -651,7 +651,8 @@ TUTTI_API tutti_status tutti_work_info(const tutti_work* work, tutti_work_detail
 /// once. So does a send of which its receiver has not heard. Else the receiver is asked, and the send ends with its answer.
 /// Where the receiver's process makes no progress for transfers, it ends after a tenth of a second; no receive gets it
 /// later, but one of up to 64 bytes may. A receive that had met such a send takes the next message that matches. That may
-/// be later than what receives posted after it have taken meanwhile. Errors: TUTTI_INVALID_USAGE (a collective, a whole group, tutti_queue_call).
+/// be later than what receives posted after it have taken meanwhile. Errors: TUTTI_INVALID_USAGE (a collective, a whole
+/// group, tutti_queue_call).
 TUTTI_API tutti_status tutti_work_cancel(tutti_work* work);
 /// `fn` is called exactly once, on a thread of the library's, with no lock held, never inside this or the posting call. All
 /// callbacks of a process share that thread, one after the other: one that blocks holds up the others.

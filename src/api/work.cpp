@@ -25,6 +25,16 @@ tutti_status outcome(const tutti_work* work, Ask ask) {
   return under_way ? TUTTI_IN_PROGRESS : status;
 }
 
+/// The queue whose function this thread runs.
+thread_local const tutti_queue* running_function = nullptr;
+
+/// Who runs as a part of the queue would wait for itself.
+Status refuse_within(const tutti_queue* queue, const char* verb) {
+  if (running_function != queue) return {};
+  return Status(TUTTI_INVALID_USAGE, std::string(verb) + " was called by a function of that queue",
+                "Call it elsewhere, or wait with a limit.");
+}
+
 }  // namespace
 
 tutti_status tutti_queue_create(tutti_queue** queue) {
@@ -44,6 +54,7 @@ tutti_status tutti_queue_create(tutti_queue** queue) {
 tutti_status tutti_queue_destroy(tutti_queue* queue) {
   return guarded([&]() -> Status {
     if (queue == nullptr) return {};
+    if (Status status = refuse_within(queue, "tutti_queue_destroy"); !status.ok()) return status;
     if (tutti::group_holds(queue)) {
       return Status(TUTTI_INVALID_USAGE, "tutti_queue_destroy was called while an open group holds operations on the queue",
                     "Call tutti_group_end first.");
@@ -64,6 +75,7 @@ tutti_status tutti_queue_destroy(tutti_queue* queue) {
 tutti_status tutti_queue_wait(tutti_queue* queue, uint64_t timeout_ns) {
   return guarded([&] {
     Status status = tutti::usable(queue);
+    if (status.ok() && tutti::is_unlimited(timeout_ns)) status = refuse_within(queue, "tutti_queue_wait");
     return status.ok() ? queue->queue->wait(timeout_ns) : status;
   });
 }
@@ -77,12 +89,14 @@ tutti_status tutti_queue_call(tutti_queue* queue, void (*fn)(void*), void* ctx, 
     const auto state = std::make_shared<tutti::Work>();
     std::unique_ptr<tutti_work> handle(work != nullptr ? new tutti_work{state} : nullptr);
     state->issue(0, nullptr);
-    const auto run = [fn, ctx, state](bool) {
+    const auto run = [fn, ctx, state, queue](bool) {
       state->start(0);
+      running_function = queue;
       state->complete(tutti::catching([&]() -> Status {
         fn(ctx);
         return {};
       }));
+      running_function = nullptr;
     };
     queue->queue->post(run, tutti::Queue::Runner::own_thread, state, [] {});
     if (handle != nullptr) *work = handle.release();

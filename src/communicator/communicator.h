@@ -90,8 +90,8 @@ class Communicator {
 
   /// Runs a collective now, in this thread, once those entered before have ended. `work`, where given, is started with it.
   /// hook: the communicator's in a thread of the caller's, which waits; empty in one of the library's. Where it ends the
-  /// wait the communicator fails.
-  Status run(const CollectiveCall& call) { return run(call, enter(), nullptr, hook_); }
+  /// wait the communicator fails. Without a ticket nothing is run once finalize has begun, which may go on by itself.
+  Status run(const CollectiveCall& call) { return legal_now() ? run(call, enter(), nullptr, hook_) : legal(); }
   Status run(const CollectiveCall& call, Ticket ticket, Work* work, const PollHook& hook);
   /// Looks at a collective that is to run on a stream of CUDA's, and at the stream. To be called for all calls of a batch
   /// before the first of them is issued. wants_work: a work was asked for. Errors: TUTTI_INVALID_ARGUMENT,

@@ -110,7 +110,8 @@ Status FailureReporter::report_deadline(const CollectiveCall& call, std::uint64_
   Error error = error_of(TUTTI_TIMEOUT, call, sequence);
   // Relaxed: a single value that orders nothing.
   error.limit_ns = call.timeout_ns != 0 ? call.timeout_ns : timeout_ns_.load(std::memory_order_relaxed);
-  error.remedy = "Raise TUTTI_OPERATION_TIMEOUT if it is only slow.";
+  const char* const limit = call.timeout_ns != 0 ? "the call's timeout" : "TUTTI_OPERATION_TIMEOUT";
+  error.remedy = fmt::format("Raise {} if it is only slow.", limit);
   std::vector<int> all(static_cast<std::size_t>(control_.ranks()));
   std::iota(all.begin(), all.end(), 0);
   std::vector<std::string> missing;
@@ -129,11 +130,11 @@ Status FailureReporter::report_deadline(const CollectiveCall& call, std::uint64_
     }
   }
   if (within) {
-    error.remedy =
-        "If one thread calls for both, call between tutti_group_start and tutti_group_end; raise "
-        "TUTTI_OPERATION_TIMEOUT if it is only slow.";
+    error.remedy = fmt::format(
+        "If one thread calls for both, call between tutti_group_start and tutti_group_end; raise {} if it is only slow.",
+        limit);
   }
-  if (silent) error.remedy = "See whether it is stopped or cut off; raise TUTTI_OPERATION_TIMEOUT if it is only slow.";
+  if (silent) error.remedy = fmt::format("See whether it is stopped or cut off; raise {} if it is only slow.", limit);
   std::string words = fmt::format("{}", fmt::join(missing, "; "));
   if (missing.empty()) {
     for (const int peer : waiting) error.guilty.push_back(failures_.guilty(peer));

@@ -54,8 +54,10 @@ Error missed_deadline(const FailureState& failures, int rank, const ActiveTransf
   const bool met = active.stage == Stage::met;
   error.message = fmt::format("{} {} within {}", words_of(failures, rank, transfer), met ? "did not end" : "found no match",
                               duration_text(active.deadline.limit_ns));
-  error.remedy = met ? "Look for what holds up the peer or the network; raise TUTTI_OPERATION_TIMEOUT if it is only slow."
-                     : "Check source and tag on both sides; raise TUTTI_OPERATION_TIMEOUT if it is only slow.";
+  const char* const limit = transfer.timeout_ns != 0 && !active.extended ? "the call's timeout" : "TUTTI_OPERATION_TIMEOUT";
+  error.remedy =
+      fmt::format("{}; raise {} if it is only slow.",
+                  met ? "Look for what holds up the peer or the network" : "Check source and tag on both sides", limit);
   return error;
 }
 

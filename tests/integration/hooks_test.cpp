@@ -1,6 +1,7 @@
 // What bindings hang on to calls: functions in a queue's order, notices of an end, the settings as a list.
 #include <gmock/gmock.h>
 
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <stdexcept>
@@ -210,8 +211,9 @@ TEST(QueueCalls, ThatThrowFailTheirWorkAndTheNextWait) {
   tutti_queue* queue = nullptr;
   ASSERT_EQ(tutti_queue_create(&queue), TUTTI_SUCCESS) << last_error();
   tutti_work* work = nullptr;
-  ASSERT_EQ(
-      tutti_queue_call(queue, [](void*) { throw std::runtime_error("the disk is full"); }, nullptr, &work), TUTTI_SUCCESS);
+  ASSERT_EQ(tutti_queue_call(
+                queue, [](void*) { throw std::runtime_error("the disk is full"); }, nullptr, &work),
+            TUTTI_SUCCESS);
   EXPECT_EQ(tutti_work_wait(work, 0), TUTTI_INTERNAL_ERROR);
   EXPECT_THAT(last_error(), HasSubstr("the disk is full"));
   tutti_work_release(work);
@@ -223,6 +225,22 @@ TEST(QueueCalls, ThatThrowFailTheirWorkAndTheNextWait) {
   EXPECT_EQ(tutti_queue_wait(queue, 0), TUTTI_SUCCESS) << "it was told once";
   EXPECT_EQ(after, 1);
   EXPECT_EQ(tutti_queue_destroy(queue), TUTTI_SUCCESS);
+}
+
+TEST(QueueCalls, NeitherWaitForTheirQueueNorDestroyIt) {
+  struct Self {
+    tutti_queue* queue = nullptr;
+    std::array<tutti_status, 3> told = {};
+    static void wait(void* self) {
+      Self& own = *static_cast<Self*>(self);
+      own.told = {tutti_queue_wait(own.queue, 0), tutti_queue_wait(own.queue, 1000), tutti_queue_destroy(own.queue)};
+    }
+  } self;
+  ASSERT_EQ(tutti_queue_create(&self.queue), TUTTI_SUCCESS) << last_error();
+  ASSERT_EQ(tutti_queue_call(self.queue, &Self::wait, &self, nullptr), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(tutti_queue_wait(self.queue, 0), TUTTI_SUCCESS) << last_error();
+  EXPECT_THAT(self.told, testing::ElementsAre(TUTTI_INVALID_USAGE, TUTTI_IN_PROGRESS, TUTTI_INVALID_USAGE));
+  EXPECT_EQ(tutti_queue_destroy(self.queue), TUTTI_SUCCESS);
 }
 
 TEST(QueueCalls, ThatAreWrongAreRefused) {

@@ -321,7 +321,14 @@ TEST(NonBlocking, SplitsMembersAndFinalizeEndBeside) {
   EXPECT_EQ(tutti_comm_size(halves[0], &size), TUTTI_SUCCESS);
   EXPECT_EQ(rank, 2);
   EXPECT_EQ(size, 3);
-  for (const int r : members) EXPECT_EQ(tutti_comm_finalize(pairs[static_cast<std::size_t>(r)]), TUTTI_IN_PROGRESS);
+  for (const int r : members) {
+    tutti_comm* const pair = pairs[static_cast<std::size_t>(r)];
+    EXPECT_EQ(tutti_comm_finalize(pair), TUTTI_IN_PROGRESS);
+    int value = 1;
+    EXPECT_EQ(tutti_barrier(pair, {}, nullptr), TUTTI_INVALID_USAGE) << "the other has not come yet";
+    EXPECT_EQ(tutti_all_reduce(&value, &value, 1, TUTTI_INT32, TUTTI_SUM, pair, {}, nullptr), TUTTI_INVALID_USAGE);
+    EXPECT_EQ(tutti_send(&value, 1, TUTTI_INT32, 0, pair, {}, nullptr), TUTTI_INVALID_USAGE);
+  }
   for (const int r : members) {
     tutti_comm* const pair = pairs[static_cast<std::size_t>(r)];
     EXPECT_TRUE(leaves(pair, TUTTI_COMM_FINALIZING));
