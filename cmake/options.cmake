@@ -37,6 +37,8 @@ set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
 
 find_program(TUTTI_CCACHE ccache)
 if(TUTTI_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${TUTTI_CCACHE})
-  set(CMAKE_C_COMPILER_LAUNCHER ${TUTTI_CCACHE})
+  # Paths within the source folder count as relative to it, so that clones and worktrees share what they compile.
+  set(launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${TUTTI_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
+  set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
 endif()
