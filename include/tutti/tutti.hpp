@@ -82,6 +82,17 @@ inline void check_begun(tutti_status status) {
   if (status != TUTTI_IN_PROGRESS) check(status);
 }
 
+/// Of a wait with a limit: whether what was waited for has ended.
+inline bool check_ended(tutti_status status) {
+  check_begun(status);
+  return status != TUTTI_IN_PROGRESS;
+}
+
+/// A limit as calls take it. What is over already, such as a point in time less now, is a nanosecond.
+inline std::uint64_t limit_ns(std::chrono::nanoseconds limit) {
+  return static_cast<std::uint64_t>(std::max<std::chrono::nanoseconds::rep>(limit.count(), 1));
+}
+
 inline void note(tutti_status status, std::error_code& why) {
   why = status == TUTTI_SUCCESS ? std::error_code() : std::error_code(static_cast<int>(status), status_category());
 }
@@ -219,6 +230,10 @@ class Work {
   bool done() const { return tutti_work_test(work_.get()) != TUTTI_IN_PROGRESS; }
   /// Waits for the end; throws what the operation came to.
   void wait() const { detail::check(tutti_work_wait(work_.get(), 0)); }
+  /// Waits at most so long. Whether it has ended; throws what it came to.
+  bool wait_for(std::chrono::nanoseconds limit) const {
+    return detail::check_ended(tutti_work_wait(work_.get(), detail::limit_ns(limit)));
+  }
   tutti_work* get() const { return work_.get(); }
   /// Where a call puts its handle (tutti_call::work); the one that was here is given back.
   tutti_work** place() {
@@ -282,6 +297,10 @@ class Queue {
   }
   /// Waits for all that was enqueued; throws the first error among it.
   void wait() const { detail::check(tutti_queue_wait(queue_.get(), 0)); }
+  /// Waits at most so long. Whether all has ended; throws the first error among it.
+  bool wait_for(std::chrono::nanoseconds limit) const {
+    return detail::check_ended(tutti_queue_wait(queue_.get(), detail::limit_ns(limit)));
+  }
   tutti_stream stream() const { return {TUTTI_STREAM_QUEUE, queue_.get()}; }
   /// Runs fn() on the queue's thread, behind the collectives enqueued before and ahead of those after: see
   /// tutti_queue_call.
@@ -315,10 +334,7 @@ class Options {
   Options& work(Work& work) { return with(call_.work, work.place()); }
   Options& name(const char* name) { return with(call_.name, name); }
   Options& algorithm(const char* algorithm) { return with(call_.algorithm, algorithm); }
-  /// What is over already, such as a point in time less now, is a nanosecond.
-  Options& timeout(std::chrono::nanoseconds limit) {
-    return with(call_.timeout_ns, static_cast<std::uint64_t>(std::max<std::chrono::nanoseconds::rep>(limit.count(), 1)));
-  }
+  Options& timeout(std::chrono::nanoseconds limit) { return with(call_.timeout_ns, detail::limit_ns(limit)); }
   /// Of a send, a receive or a group of them: what has met no match by then alone ends, see TUTTI_SOFT_DEADLINE.
   Options& soft_timeout(std::chrono::nanoseconds limit) {
     return timeout(limit).with(call_.flags, call_.flags | TUTTI_SOFT_DEADLINE);
@@ -473,6 +489,25 @@ class Communicator {
     return use;
   }
   void set_name(const char* name) const { detail::check(tutti_comm_set_name(get(), name)); }
+  /// How far a creation or a finalize that does not block has come, or that it has failed.
+  tutti_comm_state_kind state() const {
+    tutti_comm_state_kind state = TUTTI_COMM_CREATING;
+    detail::check(tutti_comm_state(get(), &state));
+    return state;
+  }
+  /// Completes everything, then takes leave: see tutti_comm_finalize. With tutti_config.non_blocking = 2 it goes on behind
+  /// the caller's back, as state() tells.
+  void finalize() const { detail::check_begun(tutti_comm_finalize(get())); }
+  /// Of operations without a limit of their own, from now on; 0: the setting's.
+  void set_timeout(std::chrono::nanoseconds limit) const {
+    detail::check(tutti_comm_set_timeout(get(), limit.count() == 0 ? 0 : detail::limit_ns(limit)));
+  }
+  /// The number of the next collective.
+  std::uint64_t sequence() const {
+    std::uint64_t sequence = 0;
+    detail::check(tutti_comm_sequence(get(), &sequence));
+    return sequence;
+  }
   void abort() const { static_cast<void>(tutti_comm_abort(get())); }
 
   /// An operator by fold(lower, upper), of which `lower` is the lower ranks' element. It has to be associative, and

@@ -233,6 +233,33 @@ std::vector<float> left_fold() {
   return sum;
 }
 
+TEST_P(CppFaceOfRanks, WaitsWithLimitsAndTakesLeave) {
+  on_ranks(GetParam(), [](const Communicator& comm) {
+    using std::chrono::milliseconds;
+    EXPECT_EQ(comm.state(), TUTTI_COMM_READY);
+    const std::uint64_t before = comm.sequence();
+    const Queue queue;
+    Work work;
+    int received = 0;
+    comm.set_timeout(std::chrono::seconds(50));
+    tutti_call call = TUTTI_CALL_INIT;
+    call.work = work.place();
+    ASSERT_EQ(tutti_recv(&received, 1, TUTTI_INT32, comm.rank(), comm.get(), queue.stream(), &call), TUTTI_SUCCESS);
+    EXPECT_FALSE(work.wait_for(milliseconds(1)));
+    EXPECT_FALSE(queue.wait_for(milliseconds(-5))) << "over already";
+    const int sent = 7;
+    ASSERT_EQ(tutti_send(&sent, 1, TUTTI_INT32, comm.rank(), comm.get(), {}, nullptr), TUTTI_SUCCESS);
+    EXPECT_TRUE(work.wait_for(std::chrono::seconds(20)));
+    EXPECT_TRUE(queue.wait_for(std::chrono::seconds(20)));
+    EXPECT_EQ(received, 7);
+    comm.barrier();
+    EXPECT_EQ(comm.sequence(), before + 1);
+    comm.finalize();
+    EXPECT_EQ(comm.state(), TUTTI_COMM_FINALIZED);
+    EXPECT_THROW(comm.barrier(), Failure);
+  });
+}
+
 TEST_P(CppFaceOfRanks, FoldsOperandsInTheirOrderHoweverManyRanksShareThem) {
   on_ranks(GetParam(), [](const Communicator& comm) {
     const int each = 12 / comm.size(), root = comm.size() - 1;
