@@ -341,8 +341,8 @@ TUTTI_API tutti_status tutti_comm_create_all(tutti_comm** comms, int ranks, cons
 /// no group and receives NULL. config may be NULL: the parent's. A rank that gives up once the split has begun (the poll
 /// hook, no memory) makes `comm` fail on all ranks at once.
 /// What is split off shares the connections of `comm`, which may be destroyed before it: it takes no thread and one
-/// descriptor. Where the config asks for other transports, interfaces or ports it opens its own. Communicators may be used
-/// by several threads at once, in any order.
+/// descriptor. Where the config asks for other transports, interfaces or ports, or for another traffic class, it opens its
+/// own. Communicators may be used by several threads at once, in any order.
 /// With config.non_blocking the handle is there at once, as in tutti_comm_create, but its rank and size answer
 /// TUTTI_IN_PROGRESS until it is there; a rank without a group returns TUTTI_IN_PROGRESS, too, and takes part beside.
 TUTTI_API tutti_status tutti_comm_split(tutti_comm* comm, int color, int key, tutti_comm** out, const tutti_config* config);

@@ -89,16 +89,12 @@ Status check_buffers(const CollectiveCall& call, const Communicator& comm) {
 }
 
 Status take_options(CollectiveCall& out, const tutti_call& call) {
-  if (Status status = check_flags(call); !status.ok()) return status;
+  if (Status status = check_options(call); !status.ok()) return status;
   if ((call.flags & TUTTI_SOFT_DEADLINE) != 0) {
     return invalid(fmt::format("{} has a soft deadline", out.kind()),
                    "Leave flags unset: a collective that others have begun cannot be taken back.");
   }
-  if (call.max_blocks != 0 && call.min_blocks > call.max_blocks) {
-    return invalid(
-        fmt::format("{} asks for at least {} and at most {} thread blocks", out.kind(), call.min_blocks, call.max_blocks),
-        "Let min_blocks be at most max_blocks.");
-  }
+  if (Status status = check_blocks(out.kind(), call.min_blocks, call.max_blocks); !status.ok()) return status;
   out.timeout_ns = call.timeout_ns;
   out.user_tag = call.user_tag;
   out.min_blocks = call.min_blocks;

@@ -57,7 +57,9 @@ Status check_config(const tutti_config& config) {
     return invalid(fmt::format("tutti_config.memory is {}, which is none of AUTO, HOST and CUDA", config.memory),
                    "Managed memory is CUDA's, too.");
   }
-  return {};
+  if (config.non_blocking < 0 || config.non_blocking > 2)
+    return invalid(fmt::format("tutti_config.non_blocking is {}", config.non_blocking), "Set it to 0, 1 or 2.");
+  return check_blocks("tutti_config", config.min_blocks, config.max_blocks);
 }
 
 /// Whether what was made with it returns from finalize, and from making others, at once.

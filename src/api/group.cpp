@@ -13,6 +13,7 @@
 #include "src/api/fusion.h"
 #include "src/api/handles.h"
 #include "src/api/helper_threads.h"
+#include "src/base/saturating.h"
 #include "src/point_to_point/engine.h"
 
 namespace tutti {
@@ -212,7 +213,7 @@ std::uint64_t longest_ns(const Task& task) {
   const std::uint64_t usual = task.communicator().timeout_ns();
   const std::uint64_t own = task.timeout_ns() != 0 ? task.timeout_ns() : usual;
   const Transfer* const transfer = task.transfer();
-  return transfer != nullptr && transfer->soft ? own > UINT64_MAX - usual ? UINT64_MAX : own + usual : own;
+  return transfer != nullptr && transfer->soft ? saturating_sum(own, usual) : own;
 }
 
 /// Makes the communicator count it, until its work has completed. Nothing has happened where that fails.
@@ -663,7 +664,7 @@ Status end_group(const tutti_call* call) {
     refused = Status(TUTTI_INVALID_USAGE, "an inner tutti_group_end was asked for a work",
                      "Ask the outermost one: it issues the group.");
   }
-  if (refused.ok()) refused = check_flags(*call);
+  if (refused.ok()) refused = check_options(*call);
   if (open.first.ok()) open.first = refused;
   if (--groups.depth > 0) return refused;
   return close_group(open, refused.ok() ? *call : room);

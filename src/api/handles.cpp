@@ -127,9 +127,18 @@ Status usable(const tutti_work* work) {
                 "Only release it there.");
 }
 
-Status check_flags(const tutti_call& call) {
-  if ((call.flags & ~TUTTI_SOFT_DEADLINE) == 0) return {};
-  return invalid("the call option flags is " + std::to_string(call.flags), "Set it to TUTTI_SOFT_DEADLINE, or to 0.");
+Status check_options(const tutti_call& call) {
+  if ((call.flags & ~TUTTI_SOFT_DEADLINE) != 0)
+    return invalid(fmt::format("the call option flags is {}", call.flags), "Set it to TUTTI_SOFT_DEADLINE, or to 0.");
+  if (call.fuse != 0 && call.fuse != 1)
+    return invalid(fmt::format("the call option fuse is {}", call.fuse), "Set it to 0 or 1.");
+  return {};
+}
+
+Status check_blocks(std::string_view who, std::uint32_t least, std::uint32_t most) {
+  if (most == 0 || least <= most) return {};
+  return invalid(fmt::format("{} asks for at least {} and at most {} thread blocks", who, least, most),
+                 "Let min_blocks be at most max_blocks.");
 }
 
 Status read_other_version(const tutti_call*& call, tutti_call& room) {

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <variant>
 #include <vector>
@@ -126,8 +127,10 @@ inline Status read_call(const tutti_call*& call, tutti_call& room) {
   return {};
 }
 
-/// Errors: TUTTI_INVALID_ARGUMENT, where it has flags that there are not.
-Status check_flags(const tutti_call& call);
+/// Errors: TUTTI_INVALID_ARGUMENT, where an option that any call may have is none of its values.
+Status check_options(const tutti_call& call);
+/// Errors: TUTTI_INVALID_ARGUMENT, where a launch is to have more thread blocks than at most. who: who asks for that.
+Status check_blocks(std::string_view who, std::uint32_t least, std::uint32_t most);
 
 /// One call as it will be run: on this thread, on a queue, or at the end of a group.
 struct Operation {

@@ -76,7 +76,9 @@ tutti_status tutti_memory_register(tutti_comm* comm, void* memory, uint64_t byte
     *registration = nullptr;
     if (memory == nullptr || bytes == 0 || bytes > UINTPTR_MAX - reinterpret_cast<std::uintptr_t>(memory)) {
       return tutti::invalid("tutti_memory_register was given " + std::to_string(bytes) + " bytes at " +
-                                (memory == nullptr ? "NULL" : "an address behind which there are fewer"),
+                                (memory == nullptr ? "NULL"
+                                 : bytes == 0      ? "an address, so nothing"
+                                                   : "an address behind which there are fewer"),
                             "Pass memory that operations will use.");
     }
     const auto communicator = tutti::usable(comm);

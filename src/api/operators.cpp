@@ -43,7 +43,8 @@ Status make_pre_mul_sum(tutti_op* op, const void* scalar, tutti_type type, tutti
     return invalid(fmt::format("{} cannot be scaled", text_of(type)), "Scale integers, floats or complex numbers.");
   }
   if (kind != TUTTI_MEMORY_AUTO && kind != TUTTI_MEMORY_HOST && kind != TUTTI_MEMORY_CUDA)
-    return invalid(fmt::format("a scalar in memory of kind {}", static_cast<int>(kind)), "Pass a tutti_memory_kind.");
+    return invalid(fmt::format("a scalar in memory of kind {}", static_cast<int>(kind)),
+                   "Name TUTTI_MEMORY_AUTO, _HOST or _CUDA.");
   auto comm = usable(handle);
   if (!comm.ok()) return comm.status();
   CustomOperator custom;

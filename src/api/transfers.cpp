@@ -45,7 +45,7 @@ Status check(const Asked& asked, const Communicator& comm) {
 Status start(const Asked& asked, tutti_comm* handle, tutti_stream stream, const tutti_call* call) {
   tutti_call room;
   if (Status status = read_call(call, room); !status.ok()) return status;
-  if (Status status = check_flags(*call); !status.ok()) return status;
+  if (Status status = check_options(*call); !status.ok()) return status;
   auto comm = usable(handle);
   if (!comm.ok()) return comm.status();
   if (Status status = check(asked, **comm); !status.ok()) return status;

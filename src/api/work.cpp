@@ -28,11 +28,11 @@ tutti_status outcome(const tutti_work* work, Ask ask) {
 /// The queue whose function this thread runs.
 thread_local const tutti_queue* running_function = nullptr;
 
-/// Who runs as a part of the queue would wait for itself.
+/// A function of the queue's would wait for itself.
 Status refuse_within(const tutti_queue* queue, const char* verb) {
   if (running_function != queue) return {};
   return Status(TUTTI_INVALID_USAGE, std::string(verb) + " was called by a function of that queue",
-                "Call it elsewhere, or wait with a limit.");
+                "Call it from outside: the function would wait for its own end.");
 }
 
 }  // namespace

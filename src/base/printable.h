@@ -41,10 +41,13 @@ inline std::string printable(std::string_view text) {
   return out;
 }
 
-/// A name as sentences show it: whole, or what of it is within 60 bytes and "…", so that the rest of the sentence stays.
-inline std::string shown_name(std::string_view name) {
+/// A name as sentences show it: printable, and whole, or what of it is within 60 bytes and "…", so that the rest of the
+/// sentence stays.
+inline std::string shown_name(std::string_view given) {
   constexpr std::size_t most = 60;
-  if (name.size() <= most) return std::string(name);
+  const std::string whole = printable(given);
+  if (whole.size() <= most) return whole;
+  const std::string_view name = whole;
   std::size_t shown = 0;
   while (true) {
     const std::size_t next = std::max<std::size_t>(1, letters::bytes_of(name.substr(shown)));

@@ -308,7 +308,7 @@ std::optional<std::string> memory_field(const tutti_config& config) {
 std::optional<std::string> device_field(const tutti_config& config) {
   const int value = field<&tutti_config::device>(config);
   if (value == 0) return std::nullopt;
-  return std::to_string(value - 1);
+  return std::to_string(value < 0 ? value : value - 1);  // one that no device has is told as the caller gave it
 }
 
 // ---- The table -------------------------------------------------------------------------------------------------------

@@ -60,6 +60,11 @@ struct Settings {
   std::string secret_file;  ///< TUTTI_SECRET_FILE
 };
 
+/// What is to be raised where an operation that missed its deadline is only slow. own_ns: the call's own limit; 0: none.
+constexpr const char* limit_to_raise(std::uint64_t own_ns) {
+  return own_ns != 0 ? "the call's timeout" : "TUTTI_OPERATION_TIMEOUT";
+}
+
 /// What a setting's effective value comes from, weakest first.
 enum class Origin { by_default, by_config, by_environment };
 

@@ -9,6 +9,7 @@
 #include "src/base/clock.h"
 #include "src/base/exception_boundary.h"
 #include "src/base/per_process.h"
+#include "src/base/saturating.h"
 
 namespace tutti {
 namespace {
@@ -158,7 +159,7 @@ std::uint64_t Work::left_ns(std::uint64_t timeout_ns, std::uint64_t called_ns) c
   const std::lock_guard lock(mutex_);
   if (timeout_ns == 0 && issued_ && (info_.start_ns == 0 || limit_ns_ == 0)) return UINT64_MAX;
   const std::uint64_t from = timeout_ns == 0 && info_.start_ns != 0 ? info_.start_ns : called_ns;
-  const std::uint64_t limit = timeout_ns != 0 ? timeout_ns : std::min(limit_ns_, UINT64_MAX - grace_ns) + grace_ns;
+  const std::uint64_t limit = timeout_ns != 0 ? timeout_ns : saturating_sum(limit_ns_, grace_ns);
   const std::uint64_t waited = now_ns() - from;
   return waited >= limit ? 0 : limit - waited;
 }

@@ -11,6 +11,7 @@
 #include "src/base/exception_boundary.h"
 #include "src/base/log.h"
 #include "src/base/module_folder.h"
+#include "src/base/saturating.h"
 #include "src/communicator/launch_watch.h"
 #include "src/control/log_lines.h"
 #include "src/cuda/kernel_module.h"
@@ -39,8 +40,6 @@ void nap(std::uint64_t ns) {
   const timespec time{static_cast<time_t>(ns / kSecond), static_cast<long>(ns % kSecond)};
   nanosleep(&time, nullptr);
 }
-
-std::uint64_t no_less(std::uint64_t a, std::uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 
 /// A device, where it runs the call.
 Result<Processor> on_cuda(const CollectiveCall& call) {
@@ -499,7 +498,7 @@ Status DeviceSide::await_launch(DeviceCall& call, const PollHook& hook) {
 
 Status DeviceSide::await_end(DeviceCall& call, const PollHook& hook) {
   const std::uint64_t begun = now_ns();
-  const Deadline deadline = Deadline::in(no_less(limit_of(call.call), begin_grace_ns));
+  const Deadline deadline = Deadline::in(saturating_sum(limit_of(call.call), begin_grace_ns));
   PeerInquiry inquiry(parts_.reporter, control(), true);
   inquiry.begin();
   std::uint64_t next_health = begun + 20 * kMs;
@@ -586,7 +585,8 @@ Status DeviceSide::fail_captured(const DeviceCall& call, JobEnd end) {
     error.message =
         fmt::format("{}: rank {} waited for {} in vain (step {} of lane {})", what, rank(),
                     record.peer >= 0 ? fmt::format("rank {}", record.peer) : "its own lanes", record.step, record.lane);
-    error.remedy = "Replay the graph on all ranks, or raise TUTTI_OPERATION_TIMEOUT if it is only slow.";
+    error.remedy =
+        fmt::format("Replay the graph on all ranks, or raise {} if it is only slow.", limit_to_raise(call.call.timeout_ns));
   } else {
     error.status = TUTTI_ABORTED;
     error.message = what + ": its launch was stopped";

@@ -10,6 +10,7 @@
 
 #include "src/base/plural.h"
 #include "src/base/printable.h"
+#include "src/base/settings.h"
 #include "src/control/mismatch.h"
 #include "src/tables/units.h"
 
@@ -44,6 +45,15 @@ std::string hearsay(const PeerReport& report, std::uint64_t sequence) {
     return "it had arrived when last heard of, and its last completed operation was " + last;
   }
   return "it had not arrived when last heard of, and its last completed operation was " + last;
+}
+
+/// What helps where ranks are late: silent ones, or some of this process. own_ns: the call's own limit.
+std::string late_remedy(bool silent, bool within, std::uint64_t own_ns) {
+  const char* const other = silent ? "See whether it is stopped or cut off; raise"
+                            : within
+                                ? "If one thread calls for both, call between tutti_group_start and tutti_group_end; raise"
+                                : "Raise";
+  return fmt::format("{} {} if it is only slow.", other, limit_to_raise(own_ns));
 }
 
 }  // namespace
@@ -110,8 +120,6 @@ Status FailureReporter::report_deadline(const CollectiveCall& call, std::uint64_
   Error error = error_of(TUTTI_TIMEOUT, call, sequence);
   // Relaxed: a single value that orders nothing.
   error.limit_ns = call.timeout_ns != 0 ? call.timeout_ns : timeout_ns_.load(std::memory_order_relaxed);
-  const char* const limit = call.timeout_ns != 0 ? "the call's timeout" : "TUTTI_OPERATION_TIMEOUT";
-  error.remedy = fmt::format("Raise {} if it is only slow.", limit);
   std::vector<int> all(static_cast<std::size_t>(control_.ranks()));
   std::iota(all.begin(), all.end(), 0);
   std::vector<std::string> missing;
@@ -129,12 +137,7 @@ Status FailureReporter::report_deadline(const CollectiveCall& call, std::uint64_
       waiters.push_back(report.rank);
     }
   }
-  if (within) {
-    error.remedy = fmt::format(
-        "If one thread calls for both, call between tutti_group_start and tutti_group_end; raise {} if it is only slow.",
-        limit);
-  }
-  if (silent) error.remedy = fmt::format("See whether it is stopped or cut off; raise {} if it is only slow.", limit);
+  error.remedy = late_remedy(silent, within, call.timeout_ns);
   std::string words = fmt::format("{}", fmt::join(missing, "; "));
   if (missing.empty()) {
     for (const int peer : waiting) error.guilty.push_back(failures_.guilty(peer));

@@ -16,7 +16,11 @@ Result<std::shared_ptr<DeviceBinding>> DeviceBinding::make(std::shared_ptr<const
   auto image = DeviceImage::make(made->plan_->arena(), made->tasks_at_ + made->plan_->tasks() * sizeof(Task));
   if (!image.ok()) return image.status();
   made->image_ = std::move(*image);
-  made->plan_->is_irregular() ? made->lay_out_blocks() : made->lay_out_segments();
+  if (made->plan_->is_irregular()) {
+    made->lay_out_blocks();
+  } else {
+    made->lay_out_segments();
+  }
   return made;
 }
 

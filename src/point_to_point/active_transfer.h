@@ -64,7 +64,7 @@ struct ActiveTransfer {
   Stage stage = Stage::waiting;
   bool extended = false;                    ///< it goes on although its own limit has passed
   tutti_status taken_back = TUTTI_SUCCESS;  ///< asked: what it ends with, where its receiver was told to forget it
-  Deadline before;                          ///< its own, where it was taken back
+  Deadline own_deadline;                    ///< as it was when it was taken back
   std::uint8_t bucket = 0;                  ///< this and the next are for ByDeadline
   std::list<ActiveTransfer>::iterator listed = {};
   LineNode<ActiveTransfer> node;  ///< in the line that it stands in

@@ -416,8 +416,7 @@ inline void TransferEngine::tell_end(ActiveTransfer& active, const Status& statu
     std::exchange(active.batch, nullptr)->end(status);
   } else {
     std::exchange(active.work, nullptr)->complete(status);
-    // Relaxed: see run.
-    pending_.fetch_sub(1, std::memory_order_relaxed);
+    remove_pending(1);
   }
   followers_.wake();
 }
@@ -426,7 +425,7 @@ inline void TransferEngine::tell_end(ActiveTransfer& active, const Status& statu
 inline void TransferEngine::complete(ActiveTransfer& active, const Status& status) {
   if (active.is_ghost()) {
     --ghosts_;
-    let_go(1);
+    remove_pending(1);
   } else {
     tell_end(active, status);
   }
@@ -440,17 +439,21 @@ void TransferEngine::leave_behind(ActiveTransfer& active, const Status& status) 
   static_cast<void>(start_thread());
   under_way_.postpone(active, {UINT64_MAX, active.deadline.limit_ns});
   ++ghosts_;
+  add_pending();
+  tell_end(active, status);
+}
+
+/// The thread makes progress for one thing more.
+void TransferEngine::add_pending() {
   {
+    // In the lock: the thread, which looks there before it sleeps, is not missed.
     const std::lock_guard lock(inbox_mutex_);
     pending_.fetch_add(1, std::memory_order_relaxed);  // relaxed: see run
   }
   posted_.notify_all();
-  tell_end(active, status);
 }
-
-/// So much needs no progress any more.
-inline void TransferEngine::let_go(std::uint64_t pending) {
-  pending_.fetch_sub(pending, std::memory_order_relaxed);  // relaxed: see run
+inline void TransferEngine::remove_pending(std::uint64_t count) {
+  pending_.fetch_sub(count, std::memory_order_relaxed);  // relaxed: see run
 }
 
 void TransferEngine::fail_all(const Status& status) {
@@ -464,7 +467,7 @@ void TransferEngine::fail_all(const Status& status) {
     p.notices.clear();
     p.notices_leaving = 0;
   }
-  let_go(std::exchange(notices_, 0));
+  remove_pending(std::exchange(notices_, 0));
   while (!fresh_.empty()) enter();
   while (!under_way_.empty()) complete(under_way_.any(), why);
 }
@@ -601,7 +604,7 @@ void TransferEngine::take_back(ActiveTransfer& active, tutti_status as) {
   if (active.stage == Stage::asked) {
     notify(peer(active.transfer.peer), active.trailer(MessageKind::withdraw));
     active.taken_back = as;
-    active.before = active.deadline;
+    active.own_deadline = active.deadline;
     return under_way_.postpone(active, {now_ns() + grace_ns, active.deadline.limit_ns});
   }
   const Status status = outcome(active, as);
@@ -645,7 +648,7 @@ void TransferEngine::forget_ghosts(int rank) {
   const std::uint64_t notices = p.notices.size() + std::exchange(p.notices_leaving, 0);
   p.notices.clear();
   notices_ -= notices;
-  let_go(notices);
+  remove_pending(notices);
   p.leaving = {};
   const auto is_of_peer = [rank](const ActiveTransfer& each) { return each.is_ghost() && each.transfer.peer == rank; };
   while (ActiveTransfer* const ghost = ghosts_ == 0 ? nullptr : under_way_.find(is_of_peer)) {
@@ -665,11 +668,7 @@ void TransferEngine::notify(PeerChannel& p, const Trailer& trailer) {
   static_cast<void>(start_thread());
   p.notices.push_back(trailer);
   ++notices_;
-  {
-    const std::lock_guard lock(inbox_mutex_);
-    pending_.fetch_add(1, std::memory_order_relaxed);  // relaxed: see run
-  }
-  posted_.notify_all();
+  add_pending();
 }
 
 inline bool TransferEngine::send_some(PeerChannel& p) {
@@ -687,7 +686,7 @@ inline bool TransferEngine::send_some(PeerChannel& p) {
   }
   if (all && p.notices_leaving != 0) {
     notices_ -= p.notices_leaving;
-    let_go(std::exchange(p.notices_leaving, 0));
+    remove_pending(std::exchange(p.notices_leaving, 0));
   }
   return moved;
 }
@@ -786,14 +785,15 @@ inline void TransferEngine::take_clear(PeerChannel& p, int rank, const Trailer& 
     notify(p, active->trailer(MessageKind::nothing));
     return complete(*active, {});
   }
-  // It was taken back too late, so it goes on as it was.
-  const tutti_status taken_back = std::exchange(active->taken_back, TUTTI_SUCCESS);
-  if (taken_back == TUTTI_TIMEOUT) extend(*active);
-  if (taken_back == TUTTI_ABORTED) {
-    active->extended = false;
-    under_way_.postpone(*active, active->before);
-  }
+  if (active->taken_back != TUTTI_SUCCESS) go_on(*active);
   p.sending.push(*active);
+}
+
+/// It was taken back too late: it ends as if it had not been.
+void TransferEngine::go_on(ActiveTransfer& active) {
+  if (std::exchange(active.taken_back, TUTTI_SUCCESS) == TUTTI_TIMEOUT) return extend(active);
+  active.extended = false;
+  under_way_.postpone(active, active.own_deadline);
 }
 
 /// A sender takes back what it asked for. Where a receive has met that, the clear is the answer: what comes behind it may

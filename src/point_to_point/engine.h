@@ -121,6 +121,8 @@ class TransferEngine : public Work::Canceller {
   void tell_end(ActiveTransfer& active, const Status& status);
   void complete(ActiveTransfer& active, const Status& status);
   void leave_behind(ActiveTransfer& active, const Status& status);
+  void add_pending();
+  void remove_pending(std::uint64_t count);
   void fail_all(const Status& status);
 
   // Links.
@@ -140,10 +142,10 @@ class TransferEngine : public Work::Canceller {
   void leave_line(ActiveTransfer& active);
   void expire(ActiveTransfer& active);
   void extend(ActiveTransfer& active);
+  void go_on(ActiveTransfer& active);
   void forget_ghosts(int rank);
   Status outcome(const ActiveTransfer& active, tutti_status as) const;
   void notify(PeerChannel& p, const Trailer& trailer);
-  void let_go(std::uint64_t pending);
 
   // Messages.
   bool send_some(PeerChannel& p);

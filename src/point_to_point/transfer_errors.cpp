@@ -6,6 +6,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/plural.h"
+#include "src/base/settings.h"
 #include "src/tables/names.h"
 #include "src/tables/units.h"
 
@@ -54,10 +55,9 @@ Error missed_deadline(const FailureState& failures, int rank, const ActiveTransf
   const bool met = active.stage == Stage::met;
   error.message = fmt::format("{} {} within {}", words_of(failures, rank, transfer), met ? "did not end" : "found no match",
                               duration_text(active.deadline.limit_ns));
-  const char* const limit = transfer.timeout_ns != 0 && !active.extended ? "the call's timeout" : "TUTTI_OPERATION_TIMEOUT";
-  error.remedy =
-      fmt::format("{}; raise {} if it is only slow.",
-                  met ? "Look for what holds up the peer or the network" : "Check source and tag on both sides", limit);
+  error.remedy = fmt::format("{}; raise {} if it is only slow.",
+                             met ? "Look for what holds up the peer or the network" : "Check source and tag on both sides",
+                             limit_to_raise(active.extended ? 0 : transfer.timeout_ns));
   return error;
 }
 

@@ -555,6 +555,12 @@ TEST(TakenBack, AreSendsAndReceivesAlone) {
     EXPECT_EQ(tutti_group_end(&call), TUTTI_INVALID_ARGUMENT) << flags;
   }
   call = TUTTI_CALL_INIT;
+  call.fuse = 7;
+  EXPECT_EQ(tutti_barrier(ranks[0], {}, &call), TUTTI_INVALID_ARGUMENT);
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_group_end(&call), TUTTI_INVALID_ARGUMENT);
+  EXPECT_THAT(last_error(), HasSubstr("fuse is 7"));
+  call = TUTTI_CALL_INIT;
   call.min_blocks = 3;
   call.max_blocks = 2;
   EXPECT_EQ(tutti_barrier(ranks[0], {}, &call), TUTTI_INVALID_ARGUMENT);

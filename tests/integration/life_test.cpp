@@ -177,6 +177,21 @@ TEST(Creation, RefusesWhatItCannotDo) {
   EXPECT_EQ(tutti_comm_create_all(comm.data(), 1, &config), TUTTI_INVALID_ARGUMENT);
   EXPECT_THAT(last_error(), HasSubstr("999"));
   config.traffic_class = 63;
+  for (const int non_blocking : {-1, 3}) {
+    config.non_blocking = non_blocking;
+    EXPECT_EQ(tutti_comm_create_all(comm.data(), 1, &config), TUTTI_INVALID_ARGUMENT);
+    EXPECT_THAT(last_error(), HasSubstr("Set it to 0, 1 or 2"));
+  }
+  config.non_blocking = 0;
+  config.device = -3;
+  EXPECT_EQ(tutti_comm_create_all(comm.data(), 1, &config), TUTTI_INVALID_ARGUMENT);
+  EXPECT_THAT(last_error(), HasSubstr("config.device is \"-3\""));
+  config.device = 0;
+  config.min_blocks = 5;
+  config.max_blocks = 2;
+  EXPECT_EQ(tutti_comm_create_all(comm.data(), 1, &config), TUTTI_INVALID_ARGUMENT);
+  EXPECT_THAT(last_error(), HasSubstr("at least 5 and at most 2 thread blocks"));
+  config.max_blocks = 5;
   EXPECT_EQ(tutti_comm_create_all(comm.data(), 1, &config), TUTTI_SUCCESS) << last_error();
   EXPECT_EQ(tutti_comm_destroy(comm[0]), TUTTI_SUCCESS);
 }

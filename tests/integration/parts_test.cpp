@@ -400,6 +400,9 @@ TEST(Names, ChangeInSentences) {
   int none = 0;
   EXPECT_EQ(tutti_broadcast(&none, &none, 1, TUTTI_INT32, 7, ranks[0], {}, nullptr), TUTTI_INVALID_ARGUMENT);
   EXPECT_THAT(last_error(), HasSubstr("root 7 is outside \"weights\""));
+  EXPECT_EQ(tutti_comm_set_name(ranks[1], "two\nlines\x1b[1m"), TUTTI_SUCCESS);
+  EXPECT_EQ(tutti_broadcast(&none, &none, 1, TUTTI_INT32, 7, ranks[1], {}, nullptr), TUTTI_INVALID_ARGUMENT);
+  EXPECT_THAT(last_error(), HasSubstr("\"two?lines?[1m\""));
   EXPECT_EQ(tutti_comm_abort(ranks[0]), TUTTI_SUCCESS);
   EXPECT_THAT(error_of(ranks[0]).message, HasSubstr("\"weights\" was aborted"));
 }
