@@ -30,7 +30,9 @@ TEST_F(DeviceSettings, BlocksOfALaunchKeepTheirLimits) {
   EXPECT_EQ(blocks_of_eight(standin, 0, 2), 2u);
   EXPECT_EQ(blocks_of_eight(standin, 0, 1000), usual);
   EXPECT_EQ(blocks_of_eight(standin, 1000, 0), usual) << "one task a rank is all that there is to do";
-  EXPECT_EQ(blocks_of_eight(standin, 3, 2), 2u) << "the upper limit wins";
+  ASSERT_EQ(::setenv("TUTTI_MIN_BLOCKS", "3", 1), 0);
+  EXPECT_EQ(blocks_of_eight(standin, 0, 2), 2u) << "the upper limit wins, where one of them is the environment's";
+  ASSERT_EQ(::unsetenv("TUTTI_MIN_BLOCKS"), 0);
 }
 
 /// Two communicators of two ranks, called in the same order; the streams of the first stand still. Whether the second one's

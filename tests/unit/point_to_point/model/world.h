@@ -80,7 +80,7 @@ class TransferWorld {
   int ranks() const { return static_cast<int>(engines_.size()); }
   TransferEngine& engine(int rank) { return *engines_[static_cast<std::size_t>(rank)]; }
   ModelLink& link(int from, int to) { return links_[static_cast<std::size_t>(from * ranks_ + to)]; }
-  const Status failure(int rank) const { return failures_[static_cast<std::size_t>(rank)].first_error(); }
+  Status failure(int rank) const { return failures_[static_cast<std::size_t>(rank)].first_error(); }
   std::atomic<std::uint64_t>& limit_ns() { return limit_ns_; }
 
   std::unique_ptr<Posted> send(int rank, const Asked& asked) { return post(rank, true, asked); }
