@@ -56,6 +56,20 @@ Extent extent_of(const CheckedOperation& operation, uint64_t block) {
   return {begin, operation.begin_of(operation.rank, block + 1) - begin};
 }
 
+// A buffer in pieces of these lengths; the last has what is left over, too.
+std::vector<tutti_block> pieces_of(const CheckedOperation& operation, std::byte* base) {
+  const uint64_t size = tutti_type_size(operation.pattern.type);
+  std::vector<tutti_block> pieces;
+  for (int p = 0; p < most_pieces; ++p) {
+    const auto begin = [&](int piece) {
+      return piece == most_pieces ? operation.count
+                                  : block_begin(operation.division, operation.count / most_pieces, most_pieces, piece);
+    };
+    pieces.push_back({base + begin(p) * size, begin(p + 1) - begin(p)});
+  }
+  return pieces;
+}
+
 }  // namespace
 
 uint64_t CheckedOperation::send_bytes() const { return send_count() * tutti_type_size(pattern.type); }
@@ -70,7 +84,7 @@ uint64_t CheckedOperation::recv_count() const {
   return collective->has_recv_blocks() ? begin_of(rank, static_cast<uint64_t>(pattern.ranks)) : own_count();
 }
 
-uint64_t CheckedOperation::own_count() const { return divided(*this).own_count(rank); }
+uint64_t CheckedOperation::own_count() const { return collective->in_pieces ? count : divided(*this).own_count(rank); }
 
 uint64_t CheckedOperation::begin_of(int of, uint64_t block) const { return divided(*this).begin_of(of, block); }
 
@@ -84,7 +98,9 @@ Places lay_out(const CheckedOperation& operation, std::byte* send, std::byte* re
   const BenchedCollective& collective = *operation.collective;
   const bool sends = collective.sends(operation.rank, operation.root);
   const bool receives = collective.receives(operation.rank, operation.root);
-  const uint64_t own = operation.count * tutti_type_size(operation.pattern.type) * static_cast<uint64_t>(operation.rank);
+  const uint64_t before = collective.takes_lists ? operation.begin_of(operation.rank, static_cast<uint64_t>(operation.rank))
+                                                 : operation.count * static_cast<uint64_t>(operation.rank);
+  const uint64_t own = before * tutti_type_size(operation.pattern.type);
   if (collective.has_send_blocks() == collective.has_recv_blocks()) return {recv, recv};
   // A gather's other ranks have nothing but a block to send, and a scatter's nothing but one to receive.
   if (collective.has_recv_blocks()) return receives ? Places{recv + own, recv} : Places{recv, nullptr};
@@ -93,6 +109,8 @@ Places lay_out(const CheckedOperation& operation, std::byte* send, std::byte* re
 
 BlockLists block_lists(const CheckedOperation& operation, std::byte* send, std::byte* recv) {
   const BenchedCollective& collective = *operation.collective;
+  if (collective.in_pieces)
+    return {operation.in_place ? std::vector<tutti_block>() : pieces_of(operation, send), pieces_of(operation, recv)};
   const uint64_t size = tutti_type_size(operation.pattern.type);
   const auto list = [&](std::byte* base) {
     std::vector<tutti_block> blocks;
@@ -150,12 +168,14 @@ CheckFinding check_block(const CheckedOperation& operation, const Source& source
       const std::byte* should = scratch.data() + k * size;
       if (std::memcmp(got + k * size, should, size) == 0) continue;
       if (finding.wrong == 0) {
-        finding.sentence = fmt::format("element {} of {} on rank {} is {} where {} is right ({} of {} {} elements{})",
-                                       from + k, what, operation.rank, as_text(type, got + k * size), as_text(type, should),
-                                       operation.collective->name, operation.count, text_of(type),
-                                       operation.division == BlockDivision::even
-                                           ? ""
-                                           : fmt::format(" on average, division {}", name_of(operation.division)));
+        finding.sentence =
+            fmt::format("element {} of {} on rank {} is {} where {} is right ({} of {} {} elements{})", from + k, what,
+                        operation.rank, as_text(type, got + k * size), as_text(type, should), operation.collective->name,
+                        operation.count, text_of(type),
+                        operation.division == BlockDivision::even
+                            ? ""
+                            : fmt::format("{}, division {}", operation.collective->in_pieces ? "" : " on average",
+                                          name_of(operation.division)));
       }
       ++finding.wrong;
     }

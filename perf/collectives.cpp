@@ -15,7 +15,8 @@ tutti_status verb(const Arguments& a) {
 
 constexpr auto kVerbs = []<size_t... kIndex>(std::index_sequence<kIndex...>) {
   return std::array{&verb<static_cast<Collective>(kIndex)>...};
-}(std::make_index_sequence<collective_count>());
+}
+(std::make_index_sequence<collective_count>());
 
 // As nccl-tests' sendrecv: around a ring, each rank to the next.
 tutti_status send_recv(const Arguments& a) {
@@ -49,9 +50,15 @@ tutti_status scatter_v(const Arguments& a) {
   return tutti_scatter_v(a.lists->send.data(), a.recv, a.lists->own, a.type, a.root, a.comm, a.stream, a.call);
 }
 
-/// The v-variant of a collective. No form in place is measured.
+tutti_status all_reduce_v(const Arguments& a) {
+  const BlockLists& lists = *a.lists;
+  return tutti_all_reduce_v(lists.send.empty() ? nullptr : lists.send.data(), lists.send.size(), lists.recv.data(),
+                            lists.recv.size(), a.type, a.op, a.comm, a.stream, a.call);
+}
+
+/// The v-variant of a collective.
 BenchedCollective variant(Collective of, const char* alias, tutti_status (*call)(const Arguments&)) {
-  BenchedCollective made = {info_of(of), false, false, call, true};
+  BenchedCollective made = {info_of(of), true, false, call, true};
   made.name = made.v_variant;
   made.alias = alias;
   return made;
@@ -68,6 +75,8 @@ std::vector<BenchedCollective> all_rows() {
   rows.push_back(variant(Collective::all_to_all, "alltoallv", all_to_all_v));
   rows.push_back(variant(Collective::gather, nullptr, gather_v));
   rows.push_back(variant(Collective::scatter, nullptr, scatter_v));
+  rows.push_back({info_of(Collective::all_reduce), true, false, all_reduce_v, true, true});
+  rows.back().name = "all_reduce_v";
   return rows;
 }
 

@@ -13,7 +13,7 @@ namespace tutti::perf {
 
 /// What a v-variant takes in the place of a buffer and a count.
 struct BlockLists {
-  std::vector<tutti_block> send;  ///< empty where the input is one block
+  std::vector<tutti_block> send;  ///< empty where the input is one block, and of an all_reduce_v in place
   std::vector<tutti_block> recv;  ///< empty where the result is one block
   uint64_t own = 0;               ///< elements of a buffer that is one block
 };
@@ -39,7 +39,11 @@ struct BenchedCollective : CollectiveInfo {
   bool point_to_point;  ///< messages between two ranks each: no algorithm is chosen
   tutti_status (*call)(const Arguments& arguments);
   bool takes_lists = false;  ///< is a v-variant: its blocks have lengths of their own
+  bool in_pieces = false;    ///< a v-variant whose blocks are pieces of one buffer: most_pieces of them
 };
+
+/// Blocks of either list of an all_reduce_v.
+inline constexpr int most_pieces = 16;
 
 /// All of them, in the order of --help.
 const std::vector<BenchedCollective>& collectives();

@@ -123,7 +123,7 @@ typedef struct tutti_call {
   uint32_t canonical;     ///< operands of the whole fold of an all_reduce or reduce, shared evenly by the ranks: a multiple
                           ///< of their number. `send` holds canonical / ranks of them, of `count` elements each, one behind
                           ///< the other. Rank 0's come first in the fold. So a result does not depend on how many ranks
-                          ///< share the operands. In place: recv is the first of them. 0: one operand a rank
+                          ///< share the operands. In place: recv is the first. 0: one operand, as others have
   int32_t fuse;           ///< of the outermost tutti_group_end: 1: its small collectives go together, see there. The caller
                           ///< promises that all ranks make the same calls in such a group, and that what one writes no
                           ///< other of them reads or writes. 0: each goes by itself

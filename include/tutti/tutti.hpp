@@ -97,10 +97,20 @@ inline void note(tutti_status status, std::error_code& why) {
   why = status == TUTTI_SUCCESS ? std::error_code() : std::error_code(static_cast<int>(status), status_category());
 }
 
+/// What this thread's last call had whose sizes do not fit: elements, or blocks of a list and ranks.
+struct Sizes {
+  std::size_t one = 0;
+  std::size_t other = 0;
+};
+inline thread_local Sizes unfit;
+
 /// Throws what a form that fills a std::error_code came to.
 inline void check(const std::error_code& why) {
   if (!why) return;
-  if (why.category() != status_category()) throw std::invalid_argument("tutti: the sizes of send and recv do not fit");
+  if (why.category() != status_category()) {
+    throw std::invalid_argument("tutti: the sizes of send and recv do not fit: " + std::to_string(unfit.one) + " and " +
+                                std::to_string(unfit.other));
+  }
   check(static_cast<tutti_status>(why.value()));
 }
 
@@ -546,7 +556,7 @@ class Communicator {
   template <Received R>
   void all_reduce(R&& data, std::error_code& why, tutti_op op = TUTTI_SUM, const Options& options = {}) const {
     const std::size_t each = operands(options, why);
-    if (why || !fit(count(data) % each, 0, why)) return;
+    if (why || !fit(count(data), count(data) / each * each, why)) return;
     detail::note(tutti_all_reduce(first(data), first(data), count(data) / each, type_of<Element<R>>, op, get(),
                                   options.stream(), options.call()),
                  why);
@@ -588,7 +598,8 @@ class Communicator {
   void reduce(S&& send, R&& recv, int root, std::error_code& why, tutti_op op = TUTTI_SUM,
               const Options& options = {}) const {
     const std::size_t each = operands(options, why);
-    if (why || !fit(count(send) % each, 0, why) || !at_root(root, each * count(recv), count(send), why)) return;
+    if (why || !fit(count(send), count(send) / each * each, why) || !at_root(root, each * count(recv), count(send), why))
+      return;
     detail::note(tutti_reduce(first(send), first(recv), count(send) / each, type_of<Element<R>>, op, root, get(),
                               options.stream(), options.call()),
                  why);
@@ -894,6 +905,7 @@ class Communicator {
   }
   static bool fit(std::size_t a, std::size_t b, std::error_code& why) {
     why = a == b ? std::error_code() : std::make_error_code(std::errc::invalid_argument);
+    if (why) detail::unfit = {a, b};
     return !why;
   }
   bool fit_blocks(std::size_t whole, std::size_t block, std::error_code& why) const {

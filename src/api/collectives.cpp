@@ -141,10 +141,11 @@ Status take_operands(CollectiveCall& out, std::uint32_t canonical, std::uint32_t
   return {};
 }
 
-/// What the fold of a verb that reduces is asked for. Other verbs have none.
+/// What the fold of a verb that reduces is asked for. What others are asked for holds of itself, but for several operands.
 Status take_fold(CollectiveCall& out, const tutti_call& call, int ranks) {
-  if (!reduces(out.collective)) return {};
-  if (Status status = take_rounding(out, call); !status.ok()) return status;
+  if (reduces(out.collective)) {
+    if (Status status = take_rounding(out, call); !status.ok()) return status;
+  }
   return take_operands(out, call.canonical, static_cast<std::uint32_t>(ranks));
 }
 

@@ -323,6 +323,8 @@ TEST(ReproducibleCalls, ThatAreWrongAreRefused) {
     EXPECT_EQ(tutti_reduce_scatter(send.data(), recv.data(), 4, TUTTI_FLOAT32, TUTTI_SUM, comm, {}, &call),
               TUTTI_INVALID_ARGUMENT);
     EXPECT_THAT(last_error(), HasSubstr("reduce_scatter has one operand a rank"));
+    EXPECT_EQ(tutti_broadcast(send.data(), recv.data(), 4, TUTTI_FLOAT32, 0, comm, {}, &call), TUTTI_INVALID_ARGUMENT);
+    EXPECT_THAT(last_error(), HasSubstr("broadcast has one operand a rank"));
     call = TUTTI_CALL_INIT;
     call.accumulate = TUTTI_FLOAT32;
     refused(call, TUTTI_FLOAT64, "float64 cannot be accumulated in float32");

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <vector>
 
@@ -67,7 +68,10 @@ std::string reason_of_first(const std::vector<Row>& rows) {
   if (rows.size() == 1) return fmt::format("{} is chosen: there is no other", best.algorithm->name);
   const Candidate& next = rows[1].candidate;
   if (rows[0].simulated && rows[1].simulated) return simulated_reason(rows);
-  const auto gain = [](double ours, double theirs) { return (theirs - ours) * 1e6; };
+  const auto gain = [](double ours, double theirs) {
+    const double us = (theirs - ours) * 1e6;
+    return std::abs(us) < .005 ? 0 : us;  // not -0.00
+  };
   return fmt::format("{} is chosen: beside {} it saves {:.2f} us of latency, {:.2f} of transfer, {:.2f} of reduction",
                      best.algorithm->name, next.algorithm->name, gain(best.latency_seconds, next.latency_seconds),
                      gain(best.transfer_seconds, next.transfer_seconds),

@@ -8,6 +8,7 @@
 
 #include "algorithms/algorithm.h"
 #include "src/base/dimensions.h"
+#include "src/base/plural.h"
 #include "src/base/text_file.h"
 #include "src/program/files.h"
 #include "src/program/options.h"
@@ -392,8 +393,8 @@ int prove(const Schedule& schedule, std::optional<double> seconds, program::Outp
   output.line(
       fmt::format("  messages pair up, nothing is overwritten that may still be read, no deadlock at a credit of {}",
                   plan.shape.credit));
-  output.line(fmt::format("  {} lanes, {} steps, {} messages a pass, {} passes run symbolically", plan.shape.lanes,
-                          verdict.proof.steps, verdict.proof.messages, verdict.proof.passes));
+  output.line(fmt::format("  {}, {}, {} a pass, {}", plural(plan.shape.lanes, "lane"), plural(verdict.proof.steps, "step"),
+                          plural(verdict.proof.messages, "message"), plural(verdict.proof.passes, "symbolic run")));
   if (reduces(plan.problem.collective)) {
     output.line(fmt::format("  association {:016x}{}", verdict.proof.association,
                             verdict.proof.rank_order ? ", folded in rank order" : ""));
@@ -550,7 +551,8 @@ int run_algorithm(const Request& request, const plan_tool::NamedNetwork& network
   }
   const Plan plan = make_plan(*choice->algorithm, *problem, *view, choice->parameters, request.slice);
   if (request.command == "show" && request.rank >= 0) {
-    return show_one(request, plan, [&](int rank) { return make_program(*choice->algorithm, plan, *view, rank); }, output);
+    return show_one(
+        request, plan, [&](int rank) { return make_program(*choice->algorithm, plan, *view, rank); }, output);
   }
   if (request.command != "simulate") {
     const auto schedule = make_schedule(*choice, *problem, *view, request.slice);

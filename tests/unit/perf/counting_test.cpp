@@ -57,7 +57,7 @@ TEST(Counting, BusFactorsAreThoseOfNcclTests) {
 TEST(Counting, EveryCollectiveOfTheContractIsThere) {
   for (const char* name :
        {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "gather", "scatter", "send_recv",
-        "barrier", "all_gather_v", "reduce_scatter_v", "all_to_all_v", "gather_v", "scatter_v"}) {
+        "barrier", "all_gather_v", "reduce_scatter_v", "all_to_all_v", "gather_v", "scatter_v", "all_reduce_v"}) {
     EXPECT_NE(find_collective(name), nullptr) << name;
   }
   EXPECT_EQ(find_collective("allreduce"), nullptr);

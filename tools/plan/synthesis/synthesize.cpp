@@ -166,8 +166,8 @@ Contender judge_named(const Judge& judge, const Problem& problem, const Candidat
     schedule.programs.push_back(make_program(*candidate.algorithm, schedule.plan, judge.view(), rank));
   }
   return {candidate.algorithm->name,
-          fmt::format("{} lanes, {} chunks, messages up to {} KiB", schedule.plan.shape.lanes, schedule.plan.shape.chunks,
-                      message / 1024),
+          fmt::format("{}, {} chunks, messages up to {} KiB", plural(schedule.plan.shape.lanes, "lane"),
+                      schedule.plan.shape.chunks, message / 1024),
           judge.seconds(schedule)};
 }
 
