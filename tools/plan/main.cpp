@@ -67,7 +67,7 @@ struct Request {
   bool one_collective = false;  ///< --collective was given
 };
 
-void declare(program::Options& options, Request& request) {
+void declare_problem(program::Options& options, Request& request) {
   options.positional("COMMAND", &request.command, "one of show, verify, cost, simulate and synthesize", true,
                      {"show", "verify", "cost", "simulate", "synthesize"});
   options.text("--collective", &request.problem.collective, "NAME",
@@ -95,12 +95,9 @@ void declare(program::Options& options, Request& request) {
                "algorithms alone that fold all ranks' operands at once, in rank order, as reproducible sums do");
   options.integer("--local-operands", &request.problem.local_operands, 1, most_total_operands,
                   "operands that each rank folds, of an all_reduce or reduce; several go by --one-fold");
-  options.text("--schedule", &request.schedule, "FILE",
-               "show, verify, simulate: a schedule as `show` prints it, instead of an algorithm");
-  options.text("--tuning", &request.tuning, "FILE", "a tuning table, see perf/tune; without it the built-in estimates");
-  options.text("--csv", &request.csv, "FILE",
-               "cost: writes what is chosen for every size, of all collectives unless one is given, and by which "
-               "constants, as a tuning table in CSV form");
+}
+
+void declare_machine(program::Options& options, Request& request) {
   options.integer("--cores", &request.cores, 1, 65536,
                   "cores of each machine, which its ranks share; without it one for every rank");
   options.integer("--machines", &request.machines, 1, 65536, "machines, with as many consecutive ranks on each");
@@ -109,6 +106,15 @@ void declare(program::Options& options, Request& request) {
       "--topology", &request.topology, "FILE|NETWORK",
       "simulate, cost, synthesize: a machine's file (hwloc's or NCCL's XML), whose GPUs are the ranks, or a network, see "
       "below");
+}
+
+void declare_files(program::Options& options, Request& request) {
+  options.text("--schedule", &request.schedule, "FILE",
+               "show, verify, simulate: a schedule as `show` prints it, instead of an algorithm");
+  options.text("--tuning", &request.tuning, "FILE", "a tuning table, see perf/tune; without it the built-in estimates");
+  options.text("--csv", &request.csv, "FILE",
+               "cost: writes what is chosen for every size, of all collectives unless one is given, and by which "
+               "constants, as a tuning table in CSV form");
   options.text("--msccl", &request.msccl, "FILE",
                "show, verify, simulate: an MSCCL algorithm file, instead of an algorithm; --bytes, --type and --op count");
   options.text("--output", &request.output, "FILE", "synthesize: writes the schedule, for --schedule");
@@ -117,6 +123,9 @@ void declare(program::Options& options, Request& request) {
   options.text("--trace", &request.trace, "FILE", "simulate: writes a timeline in the Chrome trace format");
   options.text("--link-load-svg", &request.link_load_svg, "FILE",
                "simulate on a --topology: draws what each of its links carried");
+}
+
+void declare_examples(program::Options& options) {
   options.example("tutti-plan show --collective all_reduce --algorithm ring --ranks 4", "every rank's lanes of moves");
   options.example("tutti-plan show --algorithm double_tree --ranks 16 --bytes 64K --svg tree.svg",
                   "every move and message, drawn over time");
@@ -140,6 +149,13 @@ void declare(program::Options& options, Request& request) {
                   "an all-reduce for one machine, beside the named algorithms");
   options.note("Networks for --topology, with options as ,NAME=NUMBER behind the sizes:\n" +
                std::string(generators_help()));
+}
+
+void declare(program::Options& options, Request& request) {
+  declare_problem(options, request);
+  declare_machine(options, request);
+  declare_files(options, request);
+  declare_examples(options);
 }
 
 int refuse(program::Output& output, const std::string& sentence) {
