@@ -39,6 +39,21 @@ struct CopyOnly {
   TUTTI_DEVICE static void run(const SweepArguments& arguments, Sweeper self) { copy_in_block(arguments, self); }
 };
 
+/// The segment of a list that has a byte of its buffer: in strides that double, and then halve. from: a guess, which may be
+/// anything, as it is before the first step.
+TUTTI_DEVICE_APART std::uint64_t find_segment(const SegmentList& list, std::uint64_t offset, std::uint64_t from) {
+  const auto begins_later = [&](std::uint64_t s) { return s >= list.count || list.segments[s].begin > offset; };
+  if (begins_later(from)) from = 0;
+  std::uint64_t stride = 1;
+  TUTTI_ROLLED
+  for (; !begins_later(from + stride); stride *= 2) from += stride;
+  TUTTI_ROLLED
+  for (; stride != 0; stride /= 2) {
+    if (!begins_later(from + stride)) from += stride;
+  }
+  return from;
+}
+
 /// One thread of a block. All threads of the block run the same members in the same order.
 template <class Fold>
 class Interpreter {
@@ -511,19 +526,6 @@ class Interpreter {
   TUTTI_DEVICE const Segment* segment_of(const Position& at, std::uint32_t o, std::uint64_t offset) const {
     const SegmentList& list = list_of(at, operand(at, o));
     return list.segments + find_segment(list, offset, segments_[o]);
-  }
-  /// In strides that double, and then halve. from: a guess, which may be anything, as it is before the first step.
-  TUTTI_DEVICE static std::uint64_t find_segment(const SegmentList& list, std::uint64_t offset, std::uint64_t from) {
-    const auto begins_later = [&](std::uint64_t s) { return s >= list.count || list.segments[s].begin > offset; };
-    if (begins_later(from)) from = 0;
-    std::uint64_t stride = 1;
-    TUTTI_ROLLED
-    for (; !begins_later(from + stride); stride *= 2) from += stride;
-    TUTTI_ROLLED
-    for (; stride != 0; stride /= 2) {
-      if (!begins_later(from + stride)) from += stride;
-    }
-    return from;
   }
   /// Bytes of an operand from there on that lie one behind the other.
   TUTTI_DEVICE std::uint64_t bytes_in_segment(const Position& at, std::uint32_t o, const Piece& piece) const {
