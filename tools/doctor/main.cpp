@@ -22,11 +22,15 @@ struct Request {
 };
 
 void declare(program::Options& options, Request& request) {
-  options.positional("command", &request.command, "record: read a flight recording (not there yet)", false, {"record"});
+  options.positional(
+      "command", &request.command,
+      "verbs: every port of every InfiniBand or RoCE device; record: read a flight recording (not there yet)", false,
+      {"verbs", "record"});
   options.positional("FILE", &request.file, "The recording", false);
   options.flag("--settings", &request.settings, "Every setting with type, default, value, origin and help");
   options.example("tutti-doctor", "is this machine well, and which transports are usable");
   options.example("TUTTI_LANES=4 tutti-doctor --settings", "the settings in force, and where they come from");
+  options.example("tutti-doctor verbs", "which ports have which addresses, and what keeps them from being used");
   options.example("tutti-doctor --json | jq .transports", "the same for scripts");
 }
 
@@ -57,6 +61,15 @@ int examine(program::Output& output) {
   return any ? program::kGood : output.fail(program::kFailed, "no transport is usable here; the report says why");
 }
 
+/// Exit 1 where no port is usable.
+int show_verbs(program::Output& output) {
+  const doctor::VerbsLook look = doctor::look_at_verbs_ports(Sysfs());
+  output.line(doctor::verbs_text(look));
+  output.record(doctor::verbs_json(look));
+  return look.usable.ok() ? program::kGood
+                          : output.fail(program::kFailed, "verbs cannot be used here; the report says why");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -66,10 +79,12 @@ int main(int argc, char** argv) {
   Request request;
   declare(options, request);
   if (const auto code = options.parse(argc, argv, output)) return *code;
-  if (!request.command.empty()) {
+  if (request.command == "record") {
     return output.fail(program::kWrongUse, "reading the recording " + (request.file.empty() ? "FILE" : request.file) +
                                                " is not there yet; leave \"record\" out to have this machine looked at");
   }
+  if (!request.file.empty()) return output.fail(program::kWrongUse, "verbs takes no file; leave " + request.file + " out");
   if (const int code = output.open(); code != program::kGood) return code;
+  if (request.command == "verbs") return output.result(show_verbs(output));
   return output.result(request.settings ? show_settings(output) : examine(output));
 }

@@ -19,6 +19,26 @@ void add_line(std::string& out, const std::string& line) {
 
 const char* shown_health(Health health) { return health == Health::good ? "" : health_name(health); }
 
+std::string findings_text(const std::vector<Finding>& findings) {
+  std::string out;
+  for (const Finding& finding : findings) {
+    add_line(out, fmt::format("{:<15}{:<5}{}", finding.name, shown_health(finding.health), finding.text));
+    if (!finding.remedy.empty()) add_line(out, fmt::format("{:<20}> {}", "", finding.remedy));
+  }
+  return out;
+}
+
+Json findings_json(const std::vector<Finding>& findings) {
+  Json all = Json::array();
+  for (const Finding& finding : findings) {
+    all.push_back({{"name", finding.name},
+                   {"health", health_name(finding.health)},
+                   {"text", finding.text},
+                   {"remedy", finding.remedy}});
+  }
+  return all;
+}
+
 /// With what a value looks like, where its type does not say that.
 std::string help_of(const SettingRow& row) {
   const bool plain = row.type == "text" || row.type == "list" || row.type == "secret";
@@ -28,11 +48,7 @@ std::string help_of(const SettingRow& row) {
 }  // namespace
 
 std::string report_text(const std::vector<Finding>& findings, const std::vector<Verdict>& verdicts) {
-  std::string out;
-  for (const Finding& finding : findings) {
-    add_line(out, fmt::format("{:<15}{:<5}{}", finding.name, shown_health(finding.health), finding.text));
-    if (!finding.remedy.empty()) add_line(out, fmt::format("{:<20}> {}", "", finding.remedy));
-  }
+  std::string out = findings_text(findings);
   add_line(out, "");
   add_line(out, fmt::format("{:<11}{:<9}{}", "transport", "usable", "why"));
   for (const Verdict& verdict : verdicts) {
@@ -43,20 +59,33 @@ std::string report_text(const std::vector<Finding>& findings, const std::vector<
 }
 
 program::JsonObject report_json(const std::vector<Finding>& findings, const std::vector<Verdict>& verdicts) {
-  Json checks = Json::array();
-  for (const Finding& finding : findings) {
-    checks.push_back({{"name", finding.name},
-                      {"health", health_name(finding.health)},
-                      {"text", finding.text},
-                      {"remedy", finding.remedy}});
-  }
   Json transports = Json::array();
   for (const Verdict& verdict : verdicts) {
     transports.push_back(
         {{"name", verdict.transport}, {"usable", verdict.usable}, {"why", verdict.why}, {"remedy", verdict.remedy}});
   }
   program::JsonObject object;
-  object.add_json("checks", dump(checks)).add_json("transports", dump(transports));
+  object.add_json("checks", dump(findings_json(findings))).add_json("transports", dump(transports));
+  return object;
+}
+
+std::string verbs_text(const VerbsLook& look) {
+  std::string out = findings_text(look.ports);
+  if (!look.ports.empty()) add_line(out, "");
+  if (look.usable.ok()) {
+    add_line(out, "usable");
+    return out;
+  }
+  add_line(out, "not usable: " + look.usable.error().message);
+  add_line(out, fmt::format("{:<20}> {}", "", look.usable.error().remedy));
+  return out;
+}
+
+program::JsonObject verbs_json(const VerbsLook& look) {
+  program::JsonObject object;
+  const bool usable = look.usable.ok();
+  object.add_json("ports", dump(findings_json(look.ports))).add("usable", usable);
+  object.add("why", usable ? "" : look.usable.error().message).add("remedy", usable ? "" : look.usable.error().remedy);
   return object;
 }
 

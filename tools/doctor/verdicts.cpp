@@ -11,6 +11,7 @@
 #include "src/base/addresses.h"
 #include "src/base/link_shape.h"
 #include "src/base/module_folder.h"
+#include "tools/doctor/verbs_look.h"
 #include "topology/graph.h"
 #include "topology/read_sysfs.h"
 #include "transports/registry.h"
@@ -47,19 +48,10 @@ bool loads(const char* library) {
 /// Something that a transport needs: nothing where it is there, else why it is not.
 using Need = std::optional<std::string> (*)(const Sysfs&);
 
-std::optional<std::string> rdma_device_missing(const Sysfs& files) {
-  if (!files.entries("/sys/class/infiniband").empty()) return std::nullopt;
-  return "this machine has no RDMA device (/sys/class/infiniband is empty)";
-}
-
-std::optional<std::string> uverbs_missing(const Sysfs& files) {
-  if (!files.entries("/dev/infiniband").empty()) return std::nullopt;
-  return "there are RDMA devices, but /dev/infiniband is empty";
-}
-
-std::optional<std::string> libibverbs_missing(const Sysfs&) {
-  if (loads("libibverbs.so.1")) return std::nullopt;
-  return "libibverbs.so.1 is not installed";
+std::optional<std::string> verbs_missing(const Sysfs& files) {
+  const Status usable = look_at_verbs_ports(files).usable;
+  if (usable.ok()) return std::nullopt;
+  return usable.error().message;
 }
 
 std::optional<std::string> two_gpus_missing(const Sysfs& files) {
@@ -76,14 +68,12 @@ std::optional<std::string> nvidia_driver_missing(const Sysfs& files) {
 /// A transport that is not there yet, so that no remedy helps.
 struct Device {
   const char* transport;
-  std::array<Need, 3> needs;
+  std::array<Need, 2> needs;
   const char* meanwhile;
 };
 constexpr std::array<Device, 2> kDevices = {{
-    {"verbs",
-     {rdma_device_missing, uverbs_missing, libibverbs_missing},
-     "Use tcp meanwhile, which reaches the same machines"},
-    {"nvlink", {two_gpus_missing, nvidia_driver_missing, nullptr}, "Use host memory over shm meanwhile"},
+    {"verbs", {verbs_missing, nullptr}, "Use tcp meanwhile, which reaches the same machines"},
+    {"nvlink", {two_gpus_missing, nvidia_driver_missing}, "Use host memory over shm meanwhile"},
 }};
 
 Verdict judge_device(const Device& device, const Sysfs& files) {

@@ -17,6 +17,7 @@
 #include "tests/support/processor_time.h"
 #include "tests/unit/topology/fake_files.h"
 #include "tools/doctor/checks.h"
+#include "tools/doctor/verbs_look.h"
 #include "tools/doctor/verdicts.h"
 #include "tools/topo/graph_json.h"
 #include "topology/cpus.h"
@@ -425,13 +426,14 @@ std::string why_not(const FakeFiles& fake, const std::string& transport) {
   return "absent";
 }
 
+std::string verbs_missing(const FakeFiles& fake) {
+  const Status usable = doctor::look_at_verbs_ports(fake.files()).usable;
+  return usable.ok() ? "" : usable.error().message;
+}
+
 TEST(Doctor, NamesTheFirstThingThatADeviceTransportLacks) {
   FakeFiles fake;
-  EXPECT_THAT(why_not(fake, "verbs"), AllOf(HasSubstr("no verbs transport yet"), HasSubstr("no RDMA device")));
-  fake.folder("/sys/class/infiniband/mlx5_0");
-  EXPECT_THAT(why_not(fake, "verbs"), HasSubstr("/dev/infiniband is empty"));
-  fake.file("/dev/infiniband/uverbs0", "");
-  EXPECT_THAT(why_not(fake, "verbs"), Not(HasSubstr("/dev/infiniband is empty")));
+  EXPECT_THAT(why_not(fake, "verbs"), HasSubstr("no verbs transport yet; " + verbs_missing(fake)));
 
   EXPECT_THAT(why_not(fake, "nvlink"), HasSubstr("no GPU"));
   for (const char* address : {"0000:07:00.0", "0000:08:00.0"}) {
@@ -439,6 +441,15 @@ TEST(Doctor, NamesTheFirstThingThatADeviceTransportLacks) {
     fake.file(folder + "/class", "0x030200").file(folder + "/vendor", "0x10de");
   }
   EXPECT_THAT(why_not(fake, "nvlink"), HasSubstr("no NVIDIA driver"));
+}
+
+TEST(Doctor, SaysOfVerbsWhatItsExitCodeSays) {
+  const Outcome result = run(kDoctor + " verbs --json");
+  const Json json = Json::parse(result.out.substr(0, result.out.find('\n')), nullptr, false);
+  ASSERT_FALSE(json.is_discarded()) << result.out;
+  EXPECT_EQ(json["usable"].get<bool>(), result.code == 0) << result.out;
+  EXPECT_EQ(json["remedy"].get<std::string>().empty(), result.code == 0);
+  EXPECT_EQ(run(kDoctor + " verbs a.file").code, 2);
 }
 
 TEST(Doctor, HasTheTransportsOwnSentenceOfALimitThatRulesItOut) {
