@@ -338,11 +338,12 @@ TUTTI_API tutti_status tutti_comm_create_bootstrap(tutti_comm** comm, int ranks,
 TUTTI_API tutti_status tutti_comm_create_all(tutti_comm** comms, int ranks, const tutti_config* config);
 
 /// Splits `comm` into groups of equal `color`, ordered by (key, rank). Collective over comm. A negative color belongs to
-/// no group and receives NULL. config may be NULL: the parent's. A rank that gives up once the split has begun (the poll
+/// no group and receives NULL. config may be NULL: the parent's. Fields of one that are unset are the parent's, too, its
+/// poll hook included; the name and non_blocking are not. A rank that gives up once the split has begun (the parent's poll
 /// hook, no memory) makes `comm` fail on all ranks at once.
 /// What is split off shares the connections of `comm`, which may be destroyed before it: it takes no thread and one
-/// descriptor. Where the config asks for other transports, interfaces or ports, or for another traffic class, it opens its
-/// own. Communicators may be used by several threads at once, in any order.
+/// descriptor. Where it has other transports, interfaces, traffic class or connect timeout, it opens its own: some 15
+/// descriptors. Communicators may be used by several threads at once, in any order.
 /// With config.non_blocking the handle is there at once, as in tutti_comm_create, but its rank and size answer
 /// TUTTI_IN_PROGRESS until it is there; a rank without a group returns TUTTI_IN_PROGRESS, too, and takes part beside.
 TUTTI_API tutti_status tutti_comm_split(tutti_comm* comm, int color, int key, tutti_comm** out, const tutti_config* config);

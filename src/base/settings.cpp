@@ -321,6 +321,7 @@ struct Setting {
   const char* help;
   Reading (*parse)(std::string_view, Settings&);
   std::string (*print)(const Settings&);
+  void (*copy)(const Settings&, Settings&);
   const char* config_name;
   FromConfig from_config;
 };
@@ -335,6 +336,7 @@ constexpr Setting setting(const char* name, const char* fallback, const char* he
           help,
           [](std::string_view text, Settings& out) { return reading(Type::parse(text, out.*Member)); },
           [](const Settings& from) { return Type::print(from.*Member); },
+          [](const Settings& from, Settings& to) { to.*Member = from.*Member; },
           config_name,
           from_config};
 }
@@ -505,10 +507,16 @@ const char* origin_name(Origin origin) {
 
 }  // namespace
 
-Result<Settings> effective_settings(const tutti_config* config) {
+Result<Settings> effective_settings(const tutti_config* config, const Settings* parent) {
   Settings settings;
+  if (parent != nullptr) settings.transports_place = parent->transports_place;
   for (const Setting& row : kTable) {
-    if (Status status = apply(row, given(row, config), settings); !status.ok()) return status;
+    const Given value = given(row, config);
+    if (parent != nullptr && value.origin == Origin::by_default) {
+      row.copy(*parent, settings);
+    } else if (Status status = apply(row, value, settings); !status.ok()) {
+      return status;
+    }
   }
   resolve(settings);
   return settings;

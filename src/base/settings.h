@@ -83,9 +83,10 @@ struct SettingRow {
 /// The values in force: explicit environment (TUTTI_*, empty counts as unset) over the fields of `config` over defaults.
 ///
 /// config  may be NULL; read no further than its `size` says, and not kept.
+/// parent  what is inherited from, in the place of the defaults; NULL: nothing.
 /// Errors: TUTTI_INVALID_ARGUMENT naming the first malformed variable or field, its value and the accepted form.
 /// Thread safe as long as nobody changes the environment meanwhile. Reads no file and logs nothing.
-Result<Settings> effective_settings(const tutti_config* config);
+Result<Settings> effective_settings(const tutti_config* config, const Settings* parent = nullptr);
 
 /// As effective_settings, with the default in place of what is malformed: for what must work before anything is checked.
 Settings tolerant_settings(const tutti_config* config);

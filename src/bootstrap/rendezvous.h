@@ -12,6 +12,7 @@
 
 #include "include/tutti/tutti.h"
 #include "src/base/handshake.h"
+#include "src/base/poll_hook.h"
 #include "src/base/settings.h"
 #include "src/base/status.h"
 #include "src/bootstrap/launcher_environment.h"
@@ -97,6 +98,7 @@ struct PartRequest {
   std::string name;
   Settings settings;
   WaitLimits wait_limits;
+  PollHook hook;                ///< what is made asks it
   int global = -1;              ///< see Member; -1: what it is in the parent
   std::vector<std::byte> blob;  ///< what this rank tells all others: their Member::blob
 };

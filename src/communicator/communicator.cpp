@@ -142,10 +142,11 @@ Result<std::unique_ptr<Communicator>> Communicator::create(JoinRequest request, 
 Status Communicator::fill(PartRequest& request, const std::string& name, const tutti_config* config) const {
   request.settings = settings_;
   if (config != nullptr) {
-    auto settings = effective_settings(config);
+    auto settings = effective_settings(config, &settings_);
     if (!settings.ok()) return settings.status();
     request.settings = std::move(*settings);
   }
+  request.hook = config != nullptr && config->poll != nullptr ? PollHook{config->poll, config->poll_ctx} : hook_;
   request.name = shown_name(config != nullptr && config->name != nullptr ? config->name : name);
   return {};
 }
@@ -260,7 +261,7 @@ SelectionFiles Communicator::describe(PartRequest& request, bool may_share) {
 
 Result<std::unique_ptr<Communicator>> Communicator::part_of(std::unique_ptr<Membership> membership,
                                                             const PartRequest& request, SelectionFiles files) {
-  std::unique_ptr<Communicator> part(new Communicator(std::move(membership), nullptr, request.settings, hook_));
+  std::unique_ptr<Communicator> part(new Communicator(std::move(membership), nullptr, request.settings, request.hook));
   if (Status status = part->begin(request.wait_limits, std::move(files), transports_.get()); !status.ok()) return status;
   if (log_enabled(Level::info)) part->log_line(Level::info, transports_line(part->transports_->carriers()));
   return part;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -231,6 +232,58 @@ void use_in_many_ways(tutti_comm* comm, int size, std::size_t way) {
   EXPECT_EQ(tutti_recv(&got, 1, TUTTI_INT32, (rank + size - 1) % size, comm, {}, nullptr), TUTTI_SUCCESS);
   ASSERT_EQ(tutti_group_end(nullptr), TUTTI_SUCCESS) << last_error();
   EXPECT_EQ(got, (rank + size - 1) % size);
+}
+
+/// What a config leaves unset is the parent's: with a name alone, a part shares what its parent has, and goes by its
+/// settings.
+TEST(Parts, InheritWhatTheirConfigLeavesUnset) {
+  constexpr int n = 3;
+  std::atomic<int> parent_asked = 0, own_asked = 0;
+  const auto ask = [](void* count) { return ++*static_cast<std::atomic<int>*>(count), 0; };
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.reproducible = 1;
+  config.transports = "shm";
+  config.connect_timeout_ns = 20'000'000'000;
+  config.operation_timeout_ns = 400'000'000;
+  config.poll = ask;
+  config.poll_ctx = &parent_asked;
+  const Ranks ranks(n, config);
+  ranks.run([](int, tutti_comm* comm) { expect_sum(comm, 1, n); });
+  const Holdings before = Holdings::now();
+  std::array<tutti_comm*, n> parts{};
+  ranks.run([&](int rank, tutti_comm* comm) {
+    tutti_config named = TUTTI_CONFIG_INIT;
+    named.name = "named";
+    ASSERT_EQ(tutti_comm_split(comm, 0, 0, &parts[static_cast<std::size_t>(rank)], &named), TUTTI_SUCCESS) << last_error();
+    tutti_call ring = TUTTI_CALL_INIT;
+    ring.algorithm = "ring";
+    float one = 1;
+    tutti_comm* const part = parts[static_cast<std::size_t>(rank)];
+    EXPECT_EQ(tutti_all_reduce(&one, &one, 1, TUTTI_FLOAT32, TUTTI_SUM, part, {}, &ring), TUTTI_INVALID_ARGUMENT)
+        << "a ring's sums are not reproducible";
+    expect_sum(part, 1, n);
+  });
+  // One each, of the activity board: it shares the endpoints of its parent.
+  EXPECT_LE(Holdings::now().descriptors - before.descriptors, n + 2 * 2 * n * (n - 1));
+  parent_asked = 0;
+  std::int64_t data = 1;
+  EXPECT_EQ(tutti_all_reduce(&data, &data, 1, TUTTI_INT64, TUTTI_SUM, parts[0], {}, nullptr), TUTTI_TIMEOUT);
+  EXPECT_THAT(last_error(), HasSubstr("within 400 ms"));
+  EXPECT_GT(parent_asked, 0);
+  for (tutti_comm* part : parts) EXPECT_EQ(tutti_comm_destroy(part), TUTTI_SUCCESS);
+  ranks.run([&](int rank, tutti_comm* comm) {
+    tutti_config polled = TUTTI_CONFIG_INIT;
+    polled.poll = ask;
+    polled.poll_ctx = &own_asked;
+    const std::vector<int> members = {0, 1, 2};
+    tutti_comm* const part = members_of(comm, members, 5, &polled);
+    own_asked = 0;
+    expect_sum(part, 1, n);
+    if (rank == 0) usleep(50'000);
+    expect_sum(part, 1, n);
+    EXPECT_GT(own_asked, 0) << "while the first one was late";
+    EXPECT_EQ(tutti_comm_destroy(part), TUTTI_SUCCESS);
+  });
 }
 
 /// Many at the same time: 500 whole, else some. Each thread of a rank has those of its own.

@@ -117,6 +117,28 @@ TEST_F(SettingsTest, TheEnvironmentWinsOverTheConfigAndTheConfigOverTheDefault) 
   EXPECT_EQ(row("TUTTI_LANES", &config).value, "5");
 }
 
+TEST_F(SettingsTest, AChildInheritsWhatNeitherTheEnvironmentNorItsConfigSays) {
+  tutti_config config = TUTTI_CONFIG_INIT;
+  config.lanes = 3;
+  config.reproducible = 1;
+  config.transports = "tcp";
+  config.operation_timeout_ns = 400;
+  const auto parent = effective_settings(&config);
+  ASSERT_TRUE(parent.ok()) << parent.status().text();
+  tutti_config own = TUTTI_CONFIG_INIT;
+  own.name = "child";
+  own.lanes = 2;
+  setenv("TUTTI_OPERATION_TIMEOUT", "9s", 1);
+  const auto child = effective_settings(&own, &*parent);
+  ASSERT_TRUE(child.ok()) << child.status().text();
+  EXPECT_EQ(child->lanes, 2) << "its own config";
+  EXPECT_TRUE(child->reproducible) << "the parent's";
+  EXPECT_THAT(child->transports, ElementsAre("tcp"));
+  EXPECT_EQ(child->transports_place, "config.transports");
+  EXPECT_EQ(child->operation_timeout_ns, 9'000'000'000u) << "the environment";
+  EXPECT_EQ(child->connect_timeout_ns, 60'000'000'000u) << "the parent's, which is the default";
+}
+
 TEST_F(SettingsTest, AnEmptyVariableCountsAsUnset) {
   setenv("TUTTI_LANES", "", 1);
   EXPECT_EQ(row("TUTTI_LANES").origin, "default");
