@@ -36,6 +36,7 @@ Bench::Bench(const Request& request, const program::RankMember& world, const pro
       report_(request, output),
       types_(request.collective->senders != Role::nobody ? request.types : std::vector<tutti_type>{TUTTI_INT8}) {
   if (!request.algorithm.empty()) call_.algorithm = request.algorithm.c_str();
+  call_.reproducible = request.reproducible ? 1 : 0;
 }
 
 Bench::~Bench() {
@@ -302,6 +303,9 @@ int Bench::run_counts(CheckedOperation operation, const std::vector<uint64_t>& c
 }
 
 int Bench::run_type(tutti_type type) {
+  // Of all types those that can be; the library refuses one that was asked for by name.
+  const bool accumulates = request_.accumulate && (request_.types.size() == 1 || accumulates_in_float32(type));
+  call_.accumulate = accumulates ? TUTTI_FLOAT32 : TUTTI_INT8;
   const std::vector<uint64_t> counts = counts_of(request_, type, group_.ranks);
   if (const int code = reserve(type); code != program::kGood) return code;
   const std::vector<tutti_op> ops = request_.collective->reduces() ? request_.ops : std::vector<tutti_op>{TUTTI_SUM};

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <string_view>
+#include <utility>
 
 #include "perf/data.h"
 #include "perf/names.h"
@@ -65,6 +66,9 @@ void declare_what(program::Options& options, Request& request, CommandLine& word
                "Counts as the API takes them (0,1,17,1M), instead of -b, -e, -f and -i");
   options.text("-d,--datatype", &words.type, "TYPE", "One of " + program::listing(all_type_names()));
   options.text("-o,--op", &words.op, "OP", "One of " + program::listing(all_op_names()));
+  options.flag("--reproducible", &request.reproducible,
+               "Sums whose bits depend on the operands and their order alone, as TUTTI_REPRODUCIBLE");
+  options.flag("--accumulate", &request.accumulate, "Floats of 8 and 16 bits are folded in float32, and rounded once");
   options.text("-r,--root", &words.root, "RANK", "Root of broadcast, reduce, gather and scatter, or all");
   options.text("--division", &words.division, "NAME",
                "How a v-variant's elements are divided into blocks: one of " + program::listing(all_division_names()) +
@@ -166,6 +170,15 @@ std::string read_types(const CommandLine& words, Request& request) {
   return "";
 }
 
+std::string check_folds(const Request& request) {
+  if (request.collective->reduces()) return "";
+  for (const auto& [option, given] :
+       {std::pair("--reproducible", request.reproducible), {"--accumulate", request.accumulate}}) {
+    if (given) return fmt::format("{} was given, but {} folds nothing; leave it out", option, request.collective->name);
+  }
+  return "";
+}
+
 std::string read_root(const CommandLine& words, Request& request) {
   if (words.root == "all") {
     request.root.reset();
@@ -260,7 +273,7 @@ std::string read_sizes(const program::Options& options, const CommandLine& words
 std::string check_links(const program::Options& options) {
   if (options.given("COLLECTIVE")) return "COLLECTIVE and --measure-links were both given; leave one of them out";
   std::vector<std::string> given = options.given();
-  for (const char* flag : {"--in-place", "--out-of-place", "--fresh"}) {
+  for (const char* flag : {"--in-place", "--out-of-place", "--fresh", "--reproducible", "--accumulate"}) {
     if (options.given(flag)) given.emplace_back(flag);
   }
   for (const std::string& option : given) {
@@ -379,6 +392,7 @@ std::string understand(const program::Options& options, const std::string& start
   std::string why = read_collective(options, started_as, words, request);
   if (why.empty()) why = read_nccl_options(words.nccl, request.notes);
   if (why.empty()) why = read_types(words, request);
+  if (why.empty()) why = check_folds(request);
   if (why.empty()) why = read_root(words, request);
   if (why.empty()) why = read_division(options, words, request);
   if (why.empty()) why = read_memory(options, words, request);

@@ -36,6 +36,8 @@ struct Request {
   std::optional<int> root = 0;                                   ///< nothing: all
   bool out_of_place = true;                                      ///< at least one of the two
   bool in_place = true;                                          ///< where the collective has such a form
+  bool reproducible = false;  ///< calls ask for sums whose bits depend on the operands alone
+  bool accumulate = false;    ///< calls ask for short floats to be folded in float32, and rounded once
   bool fresh = false;
   bool barriers = false;    ///< one after each iteration, timed
   bool call_time = false;   ///< what is timed is the call that posts an operation to a queue

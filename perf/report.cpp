@@ -31,7 +31,7 @@ std::string columns(const std::optional<Measured>& measured) {
 }
 
 // One word where both halves of a row agree, else both.
-std::string common(const Row& row, std::string Measured::* field) {
+std::string common(const Row& row, std::string Measured::*field) {
   const std::string first = row.any().*field;
   if (!row.in_place || (*row.in_place).*field == first) return first;
   return first + "/" + (*row.in_place).*field;
@@ -73,6 +73,12 @@ std::string parameters(const Request& request) {
                      request.threads, request.devices, sizes, request.warmup,
                      request.iterations == 0 ? "auto" : std::to_string(request.iterations), request.aggregated,
                      request.checks);
+}
+
+/// What is special about the calls.
+std::string extras(const Request& request) {
+  return fmt::format("{}{}{}", request.fresh ? ", inputs rewritten between operations" : "",
+                     request.reproducible ? ", reproducible" : "", request.accumulate ? ", folded in float32" : "");
 }
 
 }  // namespace
@@ -119,6 +125,7 @@ program::JsonObject json_of(const Measured& measured, const Request& request, do
   line.add("time_us", time).measured("algbw_GBps", measured.algbw_GBps()).measured("busbw_GBps", measured.busbw_GBps());
   line.add_json("wrong", measured.wrong ? std::to_string(*measured.wrong) : "null");
   line.add("root", measured.collective->rooted() ? measured.root : -1).add("fresh", request.fresh);
+  line.add("reproducible", request.reproducible).add("accumulate", request.accumulate);
   line.add("average", static_cast<int>(request.average)).add("agg_iters", request.aggregated);
   line.add("cpu_time", request.call_time).add("division", measured.division_text());
   if (request.memory == MemoryKind::cuda) {
@@ -158,7 +165,7 @@ void PerfReport::heading() {
   output_.line(fmt::format("# tutti-perf {}.{}.{}: {}, {}, {} memory{}", library / 10000, library / 100 % 100,
                            library % 100, request_.collective->name,
                            ranks_ == 1 ? "1 rank" : fmt::format("{} ranks", ranks_), name_of(request_.memory),
-                           request_.fresh ? ", inputs rewritten between operations" : ""));
+                           extras(request_)));
   output_.line(parameters(request_));
   output_.line(fmt::format("# {}: median over iterations of {}{}", request_.call_time ? "cputime" : "time",
                            kind_of_time(request_.average),

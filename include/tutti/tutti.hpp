@@ -545,6 +545,14 @@ class Communicator {
     made.made_->comm = get();
     return made;
   }
+  /// The same with a scalar in CUDA memory, which stays the caller's. Each call reads it as it runs.
+  template <typename T>
+  Operator make_pre_mul_sum_at(const T* scalar) const {
+    Operator made = unmade();
+    detail::check(tutti_op_create_pre_mul_sum(&made.made_->op, scalar, type_of<T>, TUTTI_MEMORY_CUDA, get()));
+    made.made_->comm = get();
+    return made;
+  }
 
   /// Folds in place. With Options::canonical data holds this rank's operands, of which the first becomes the result.
   template <Received R>

@@ -108,8 +108,7 @@ Status take_options(CollectiveCall& out, const tutti_call& call) {
 Status take_rounding(CollectiveCall& out, const tutti_call& call) {
   const ElementTypeInfo type = element_type_info(out.type);
   const bool accumulates = call.accumulate != TUTTI_INT8 && is_arithmetic(out.op);
-  const bool fits = type.kind == ElementKind::floating && type.size <= sizeof(float);
-  if (accumulates && (call.accumulate != TUTTI_FLOAT32 || !fits)) {
+  if (accumulates && (call.accumulate != TUTTI_FLOAT32 || !accumulates_in_float32(out.type))) {
     return invalid(fmt::format("{} cannot be accumulated in {}", text_of(out.type), text_of(call.accumulate)),
                    "Accumulate floats of up to 32 bits in TUTTI_FLOAT32, or leave accumulate unset.");
   }

@@ -39,7 +39,7 @@ Status make_pre_mul_sum(tutti_op* op, const void* scalar, tutti_type type, tutti
   *op = TUTTI_OP_LIMIT;
   if (scalar == nullptr) return invalid("tutti_op_create_pre_mul_sum has no scalar", "Pass the number to multiply by.");
   if (Status status = check_type(type); !status.ok()) return status;
-  if (is_opaque(type) || element_type_info(type).kind == ElementKind::boolean) {
+  if (!can_be_scaled(type)) {
     return invalid(fmt::format("{} cannot be scaled", text_of(type)), "Scale integers, floats or complex numbers.");
   }
   if (kind != TUTTI_MEMORY_AUTO && kind != TUTTI_MEMORY_HOST && kind != TUTTI_MEMORY_CUDA)

@@ -136,6 +136,16 @@ constexpr FoldKind fold_kind(tutti_type type, tutti_op op) {
   }
 }
 
+/// Whether elements can be multiplied by one of their type, as pre-multiplied sums do.
+constexpr bool can_be_scaled(tutti_type type) {
+  return !is_opaque(type) && element_type_info(type).kind != ElementKind::boolean;
+}
+/// Whether sums of them can be folded in float32 and rounded once.
+constexpr bool accumulates_in_float32(tutti_type type) {
+  const ElementTypeInfo row = element_type_info(type);
+  return row.kind == ElementKind::floating && row.size <= sizeof(float);
+}
+
 /// What a pre-multiplied sum scales and adds: integers of either kind wrap alike.
 constexpr tutti_type scaled_type(tutti_type type) {
   const ElementTypeInfo row = element_type_info(type);

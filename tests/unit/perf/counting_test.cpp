@@ -265,6 +265,8 @@ TEST(Request, RefusesInOneSentence) {
       {{"all_reduce", "--elements", "1,,2"}, "''"},
       {{"all_reduce", "--elements", "1", "-b", "8"}, "both given"},
       {{"barrier", "--in-place"}, "barrier has no in-place form"},
+      {{"all_gather", "--reproducible"}, "--reproducible was given, but all_gather folds nothing"},
+      {{"scatter_v", "--accumulate"}, "--accumulate was given, but scatter_v folds nothing"},
       {{"all_gather_v", "--division", "odd"},
        "--division was given 'odd', but it takes one of even, skewed, zeros, one and all"},
       {{"all_gather", "--division", "even"}, "blocks of all_gather have one count"},

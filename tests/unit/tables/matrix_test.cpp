@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/schedule/problem.h"
 #include "src/tables/collectives.h"
 #include "src/tables/element_types.h"
 #include "src/tables/operators.h"
@@ -25,10 +26,13 @@ std::string rule(std::size_t columns) { return row(std::vector<std::string>(colu
 std::string types_by_operators() {
   std::vector<std::string> heading = {"type", "bytes"};
   for (const OperatorInfo& op : operators) heading.emplace_back(op.name);
+  heading.insert(heading.end(), {"pre_mul_sum", "accumulate float32"});
   std::string text = row(heading) + rule(heading.size());
   for (const ElementTypeInfo& type : element_types) {
     std::vector<std::string> cells = {type.name, std::to_string(type.size)};
     for (const OperatorInfo& op : operators) cells.emplace_back(applies_to(op.op, type.type) ? "yes" : "");
+    cells.emplace_back(can_be_scaled(type.type) ? "yes" : "");
+    cells.emplace_back(accumulates_in_float32(type.type) ? "yes" : "");
     text += row(cells);
   }
   std::vector<std::string> opaque = {"opaque *n*", "*n*"};
@@ -40,10 +44,11 @@ std::string verbs() {
   const auto who = [](Role role) {
     return std::string(role == Role::all ? "every rank" : role == Role::root ? "root" : "");
   };
-  std::string text = row({"verb", "sends", "receives", "operator", "v-variant"}) + rule(5);
+  std::string text = row({"verb", "sends", "receives", "operator", "canonical", "v-variant"}) + rule(6);
   for (const CollectiveRow& of : collectives) {
-    text += row({of.info.name, who(of.info.senders), who(of.info.receivers), of.info.reduces() ? "yes" : "",
-                 of.info.v_variant != nullptr ? of.info.v_variant : ""});
+    text +=
+        row({of.info.name, who(of.info.senders), who(of.info.receivers), of.info.reduces() ? "yes" : "",
+             takes_several_operands(of.collective) ? "yes" : "", of.info.v_variant != nullptr ? of.info.v_variant : ""});
   }
   return text;
 }
@@ -57,10 +62,12 @@ std::string matrix() {
          "## Operators by type\n\n"
          "The same holds on host and on device memory. Verbs without an operator take every type. So do sends\n"
          "and receives, of host memory.\n"
-         "`include/tutti/tutti.h` says what each operator does (`tutti_op`).\n\n" +
+         "`include/tutti/tutti.h` says what each operator does (`tutti_op`). A pre_mul_sum is an operator that\n"
+         "tutti_op_create_pre_mul_sum makes. `accumulate` is an option of calls, for sums, products and averages.\n\n" +
          types_by_operators() +
          "\n## Verbs\n\nv-variants take blocks of any lengths, of host or device memory. So does\n"
-         "all_reduce_v, which takes any number of them for one buffer.\n\n" +
+         "all_reduce_v, which takes any number of them for one buffer. `canonical` is the option of calls by which a\n"
+         "rank has several operands; all_reduce_v takes it, too, and no other v-variant.\n\n" +
          verbs();
 }
 
