@@ -255,7 +255,7 @@ void refused(tutti_status status, const char* words) {
 }
 void nothing(void*, const void*, void*, std::uint64_t) {}
 
-TEST(CustomOperators, ThatCannotBeAreRefused) {
+TEST(CustomOperatorCreations, ThatCannotBeAreRefused) {
   const Ranks ranks(2);
   ranks.run([](int, tutti_comm* comm) {
     tutti_op op = TUTTI_SUM;
