@@ -136,6 +136,13 @@ TEST(Lengths, AreNotProvedWhereChunksOfSeveralLengthsShareABlockOfTheScratch) {
       fault_of(of_two_ranks("all_gather_v", shape, chunks("P"))),
       HasSubstr("rank 0, lane 0, step 3 touches a block of the scratch that has several lengths in turn, and is not "
                 "always touched whole"));
+  // The block is one's own again before it is read, but not all of it.
+  const std::string overwritten = exchange +
+                                  "2 copy input[0;0+2] -> scratch[0;0+2]\n3 copy output[P;1] -> scratch[0;1]\n"
+                                  "4 copy input[0;1] -> scratch[0;1]\n5 copy scratch[0;0+2] -> output[O;0+2]\n";
+  EXPECT_EQ(fault_of(of_two_ranks("all_gather", shape, overwritten)), "");
+  EXPECT_THAT(fault_of(of_two_ranks("all_gather_v", shape, overwritten)),
+              HasSubstr("rank 0, lane 0, step 3 touches a block of the scratch that has several lengths in turn"));
   const std::string whole = exchange +
                             "2 copy input[0;0+2] -> scratch[0;0+2]\n3 copy output[P;0+2] -> scratch[0;0+2]\n"
                             "4 copy scratch[0;0+2] -> output[P;0+2]\n";
