@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/schedule/layout.h"
+#include "src/schedule/step_order.h"
 
 namespace tutti {
 namespace {
@@ -30,31 +31,61 @@ struct LinkEnd {
   Lengths lengths;
 };
 
+/// The scratch of one rank in one pass. Passes that are under way at once have copies of it, and each finds its copy
+/// unwritten.
+class ScratchLengths {
+ public:
+  explicit ScratchLengths(const Shape& shape) : shape_(shape) {}
+
+  void begin_rank() { blocks_.clear(); }
+
+  /// Empty where what is read has the length that its last writer gave it.
+  std::string read(const Range& range, const Lengths& lengths) { return touch(range, lengths, false); }
+  std::string write(const Range& range, const Lengths& lengths) { return touch(range, lengths, true); }
+
+ private:
+  struct Block {
+    std::uint64_t length = 0;  ///< that the last writer gave it
+    bool varies = false;       ///< an earlier one gave it another
+    bool in_parts = false;     ///< some step touched not all of its chunks
+  };
+
+  std::string touch(const Range& range, const Lengths& lengths, bool writes) {
+    for (std::uint32_t i = 0; i < range.blocks; ++i) {
+      const auto [found, is_new] = blocks_.try_emplace(range.block_at(i, shape_.scratch_blocks), Block{lengths[i]});
+      Block& block = found->second;
+      if (!writes && (is_new || block.length != lengths[i]))
+        return "reads scratch with another length than it was written with";
+      block.varies = block.varies || block.length != lengths[i];
+      block.in_parts = block.in_parts || range.chunks != shape_.chunks;
+      block.length = lengths[i];
+      // A chunk of a short block begins where another chunk of a long one lies.
+      if (block.varies && block.in_parts)
+        return "touches a block of the scratch that has several lengths in turn, and is not always touched whole";
+    }
+    return {};
+  }
+
+  const Shape& shape_;
+  std::map<std::uint32_t, Block> blocks_;  ///< that were written
+};
+
 /// Looks at programs, and keeps what their messages are.
 class LengthCheck {
  public:
-  explicit LengthCheck(const Plan& plan) : problem_(plan.problem), scratch_blocks_(plan.shape.scratch_blocks) {}
+  explicit LengthCheck(const Plan& plan) : problem_(plan.problem), scratch_(plan.shape) {}
 
-  /// Fault of a step of a program, whose place `where` says.
-  std::string look_at(const Program& program, const Step& step, const Fault& where) {
-    const Operand* const sizing = block_operand(program, step);
-    if (sizing == nullptr) return "moves no block of the input or output, so that nothing tells how long it is";
-    const Lengths lengths = lengths_of(problem_, where.rank, *sizing);
-    for (std::uint32_t o = step.operands; o < step.operands + step.sources + step.destinations; ++o) {
-      const Operand& operand = program.operands[o];
-      if (operand.place == Place::scratch) {
-        if (!agrees_with_scratch(operand.range, where.rank, lengths))
-          return "takes what lies in the scratch to have another length than another step does";
-      } else if (operand.place == Place::link) {
-        const Link& link = program.links[operand.link];
-        auto& ends =
-            link.sends ? sent_[{where.rank, link.peer, link.channel}] : taken_[{link.peer, where.rank, link.channel}];
-        ends.push_back({where, lengths});
-      } else if (lengths_of(problem_, where.rank, operand) != lengths) {
-        return "has operands in blocks whose lengths a call may make different";
-      }
-    }
-    return {};
+  /// The first fault of a rank's steps, in an order that its waits allow: each read sees the write that it sees in a run.
+  Fault look_at(int rank, const Program& program) {
+    Fault fault;
+    scratch_.begin_rank();
+    visit_in_order(program, [&](std::uint32_t lane, std::uint32_t step) {
+      const Fault where = {rank, lane, step};
+      fault = where;
+      fault.what = fault_of(program, program.steps[program.lanes[lane].first + step], where);
+      return !fault.any();
+    });
+    return fault.any() ? fault : Fault{};
   }
 
   /// Both ends of each message.
@@ -73,22 +104,32 @@ class LengthCheck {
   }
 
  private:
-  /// Whether all steps take a scratch chunk to have the same length. That is more than is needed, and simple.
-  bool agrees_with_scratch(const Range& range, int rank, const Lengths& lengths) {
-    for (std::uint32_t i = 0; i < range.blocks; ++i) {
-      const std::uint32_t block = range.block_at(i, scratch_blocks_);
-      for (std::uint32_t c = range.chunk; c < range.chunk + range.chunks; ++c) {
-        if (scratch_.emplace(std::tuple(rank, block, c), lengths[i]).first->second != lengths[i]) return false;
+  /// Of a step of a program, whose place `where` says.
+  std::string fault_of(const Program& program, const Step& step, const Fault& where) {
+    const Operand* const sizing = block_operand(program, step);
+    if (sizing == nullptr) return "moves no block of the input or output, so that nothing tells how long it is";
+    const Lengths lengths = lengths_of(problem_, where.rank, *sizing);
+    std::string fault;
+    for (std::uint32_t o = 0; fault.empty() && o < std::uint32_t{step.sources} + step.destinations; ++o) {
+      const Operand& operand = program.operands[step.operands + o];
+      if (operand.place == Place::scratch) {
+        fault = o < step.sources ? scratch_.read(operand.range, lengths) : scratch_.write(operand.range, lengths);
+      } else if (operand.place == Place::link) {
+        const Link& link = program.links[operand.link];
+        auto& ends =
+            link.sends ? sent_[{where.rank, link.peer, link.channel}] : taken_[{link.peer, where.rank, link.channel}];
+        ends.push_back({where, lengths});
+      } else if (lengths_of(problem_, where.rank, operand) != lengths) {
+        fault = "has operands in blocks whose lengths a call may make different";
       }
     }
-    return true;
+    return fault;
   }
 
   using LinkName = std::tuple<int, int, std::uint32_t>;  ///< sender, receiver, channel
 
   const Problem& problem_;
-  const std::uint32_t scratch_blocks_;
-  std::map<std::tuple<int, std::uint32_t, std::uint32_t>, std::uint64_t> scratch_;  ///< by rank, block and chunk
+  ScratchLengths scratch_;
   std::map<LinkName, std::vector<LinkEnd>> sent_;
   std::map<LinkName, std::vector<LinkEnd>> taken_;
 };
@@ -112,19 +153,8 @@ std::uint64_t length_number(const Problem& problem, Buffer buffer, int rank, std
 
 Fault check_lengths(const Plan& plan, std::span<const Program> programs) {
   LengthCheck check(plan);
-  Fault fault;
   for (std::size_t r = 0; r < programs.size(); ++r) {
-    const Program& program = programs[r];
-    for (std::size_t l = 0; l < program.lanes.size(); ++l) {
-      for (std::uint32_t s = 0; s < program.lanes[l].count; ++s) {
-        const Fault where = {static_cast<int>(r), static_cast<std::int64_t>(l), s};
-        const std::string what = check.look_at(program, program.steps[program.lanes[l].first + s], where);
-        if (what.empty()) continue;
-        fault = where;
-        fault.what = what;
-        return fault;
-      }
-    }
+    if (Fault fault = check.look_at(static_cast<int>(r), programs[r]); fault.any()) return fault;
   }
   return check.compare();
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "src/schedule/cells.h"
+#include "src/schedule/step_order.h"
 
 namespace tutti {
 namespace {
@@ -28,8 +29,7 @@ class Races {
         lanes_(program.lanes.size()),
         cells_(plan.problem, plan.shape, rank, true),
         clocks_(program.steps.size() * lanes_),
-        now_(lanes_),
-        done_(lanes_) {
+        now_(lanes_) {
     fault_.rank = rank;
     fault_.pass = 0;
   }
@@ -37,18 +37,11 @@ class Races {
   /// Visits the steps in an order that respects lanes and dependencies.
   Fault check() {
     history_.resize(cells_.size());
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (std::uint32_t l = 0; l < lanes_; ++l) {
-        while (done_[l] < program_.lanes[l].count && ready(l)) {
-          if (!visit(l)) return fault_;
-          ++done_[l];
-          moved = true;
-        }
-      }
-    }
+    const std::vector<std::uint32_t> done =
+        visit_in_order(program_, [&](std::uint32_t lane, std::uint32_t step) { return visit(lane, step); });
+    if (fault_.any()) return fault_;
     for (std::uint32_t l = 0; l < lanes_; ++l) {
-      if (done_[l] < program_.lanes[l].count) return stuck(l);
+      if (done[l] < program_.lanes[l].count) return stuck(l, done[l]);
     }
     return {};
   }
@@ -68,21 +61,14 @@ class Races {
     }
   }
 
-  bool ready(std::uint32_t lane) const {
-    bool all = true;
-    each_dependency(step(lane, done_[lane]), [&](const Dependency& on) { all = all && done_[on.lane] > on.step; });
-    return all;
-  }
-
-  Fault stuck(std::uint32_t lane) {
+  Fault stuck(std::uint32_t lane, std::uint32_t at) {
     fault_.lane = lane;
-    fault_.step = done_[lane];
+    fault_.step = at;
     fault_.what = "waits for itself by its dependencies";
     return fault_;
   }
 
-  bool visit(std::uint32_t lane) {
-    const std::uint32_t index = done_[lane];
+  bool visit(std::uint32_t lane, std::uint32_t index) {
     const Step& at = step(lane, index);
     if (index == 0) {
       std::fill(now_.begin(), now_.end(), 0);
@@ -138,7 +124,6 @@ class Races {
   Cells cells_;
   std::vector<std::uint32_t> clocks_;  ///< per step: the latest step of each lane that comes before it, or is it
   std::vector<std::uint32_t> now_;
-  std::vector<std::uint32_t> done_;
   std::vector<History> history_;
   Fault fault_;
 };

@@ -89,7 +89,9 @@ class Mutation {
     step_ = below(lanes_[lane_].size());
     const std::string where =
         "rank " + std::to_string(rank_) + ", lane " + std::to_string(lane_) + ", step " + std::to_string(step_);
-    const char* what = change(below(16));
+    constexpr std::size_t kinds = 16, sizings = 16;
+    const std::size_t kind = below(schedule_.plan.problem.irregular ? kinds + sizings : kinds);
+    const char* what = kind < kinds ? change(kind) : resize(kind - kinds);
     if (what == nullptr) return {};
     program = close(lanes_, links_);
     return where + ": " + what;
@@ -136,6 +138,220 @@ class Mutation {
       default:
         return dependency();
     }
+  }
+
+  /// Changes what sizes the step, and perhaps only that.
+  const char* resize(std::size_t kind) {
+    switch (kind) {
+      case 0:
+        return whole_step("another block of input and output", [this](Operand& operand) {
+          if (operand.place != Place::scratch) operand.range.block = block_of(operand.place);
+        });
+      case 1: {
+        const std::uint32_t blocks = 1 + small(static_cast<std::uint32_t>(schedule_.plan.problem.ranks));
+        return whole_step("another number of blocks", [=](Operand& operand) { operand.range.blocks = blocks; });
+      }
+      case 2: {
+        const Range parts = some_chunks();
+        return whole_step("other chunks for all operands", [=](Operand& operand) {
+          operand.range.chunk = parts.chunk;
+          operand.range.chunks = parts.chunks;
+        });
+      }
+      case 3:
+        return spread();
+      case 4:
+        return exchange();
+      case 5:
+        return turn_destinations();
+      case 6:
+      case 7:
+        return further_destination();
+      case 8:
+      case 9:
+        return further_copy();
+      case 10:
+      case 11:
+        return further_message();
+      case 12:
+        return park();
+      case 13:
+        return overwrite();
+      default:
+        return carry();
+    }
+  }
+
+  std::uint32_t blocks_in(Place place, std::size_t rank) const {
+    if (place == Place::scratch) return schedule_.plan.shape.scratch_blocks;
+    return blocks_of(schedule_.plan.problem, static_cast<Buffer>(place), static_cast<int>(rank));
+  }
+  std::uint32_t block_of(Place place) { return small(blocks_in(place, rank_)); }
+  Range some_chunks() {
+    const std::uint32_t chunks = schedule_.plan.shape.chunks, first = small(chunks);
+    return {.chunk = first, .chunks = 1 + small(chunks - first)};
+  }
+
+  template <typename Change>
+  const char* whole_step(const char* what, Change change_operand) {
+    bool changed = false;
+    for (auto* list : {&draft().sources, &draft().destinations}) {
+      for (Operand& operand : *list) {
+        const Range before = operand.range;
+        change_operand(operand);
+        changed = changed || !(operand.range == before);
+      }
+    }
+    return changed ? what : nullptr;
+  }
+  const char* spread() {
+    Range& range = any_operand().range;
+    if (range.blocks == 1) return nullptr;
+    range.run = 1 + small(range.blocks);
+    range.stride = small(static_cast<std::uint32_t>(schedule_.plan.problem.ranks));
+    return "another spread of an operand's blocks";
+  }
+  const char* exchange() {
+    Operand& one = any_operand();
+    Draft& other = lane()[below(lane().size())];
+    for (auto* list : {&other.sources, &other.destinations}) {
+      for (Operand& operand : *list) {
+        if (operand.place != one.place || operand.place == Place::link || operand.range.block == one.range.block) continue;
+        std::swap(operand.range.block, one.range.block);
+        return "two operands' blocks exchanged";
+      }
+    }
+    return nullptr;
+  }
+  /// Somewhere in a buffer; the other operands of a step have the same chunks.
+  Operand some_block(Place place, const Range& like, std::size_t rank) {
+    Operand operand;
+    operand.place = place;
+    operand.range = like;
+    operand.range.block = small(blocks_in(place, rank));
+    return operand;
+  }
+  Operand some_block(Place place, const Range& like) { return some_block(place, like, rank_); }
+  Operand some_source(const Range& like) {
+    return some_block(std::array{Place::output, Place::scratch, Place::input}[below(3)], like);
+  }
+  Operand some_target(const Range& like) { return some_block(std::array{Place::output, Place::scratch}[below(2)], like); }
+  static Draft move_of(const Operand& source, std::vector<Operand> destinations) {
+    Draft draft;
+    draft.id = UINT32_MAX;
+    draft.sources = {source};
+    draft.destinations = std::move(destinations);
+    return draft;
+  }
+
+  const char* further_destination() {
+    auto& list = draft().destinations;
+    const Operand operand = some_target(draft().sources[0].range);
+    list.insert(list.begin() + static_cast<std::ptrdiff_t>(below(list.size() + 1)), operand);
+    return "a further destination";
+  }
+  const char* further_copy() {
+    const Range range = some_chunks();
+    insert({move_of(some_source(range), {some_target(range)})});
+    return "a further copy";
+  }
+  /// Puts moves one behind the other somewhere in the lane, or at its end, where most of the output is written.
+  void insert(const std::vector<Draft>& moves) {
+    const std::size_t at = below(2) == 0 ? lane().size() : below(lane().size() + 1);
+    lane().insert(lane().begin() + static_cast<std::ptrdiff_t>(at), moves.begin(), moves.end());
+  }
+
+  /// Chunks of two blocks of the output lie in one block of the scratch for a while.
+  const char* park() {
+    const Range some = some_chunks(), others = some_chunks();
+    const Operand one = some_block(Place::output, some), other = some_block(Place::output, others);
+    const Operand kept = some_block(Place::scratch, some);
+    Operand beside = kept;
+    beside.range.chunk = others.chunk;
+    beside.range.chunks = others.chunks;
+    insert({move_of(one, {kept}), move_of(other, {beside}), move_of(kept, {one}), move_of(beside, {other})});
+    return "two blocks parked in the scratch";
+  }
+  /// Chunks of a block that lies in the scratch are another block's for a while.
+  const char* overwrite() {
+    const Range all{.chunks = schedule_.plan.shape.chunks}, part = some_chunks();
+    const auto part_of = [&](Operand operand) {
+      operand.range.chunk = part.chunk;
+      operand.range.chunks = part.chunks;
+      return operand;
+    };
+    const Operand one = some_block(Place::output, all), other = some_block(Place::output, part);
+    const Operand kept = some_block(Place::scratch, all);
+    insert({move_of(one, {kept}), move_of(other, {part_of(kept)}), move_of(part_of(one), {part_of(kept)}),
+            move_of(kept, {one})});
+    return "a block in the scratch overwritten for a while";
+  }
+  /// A block of the output goes from scratch to scratch, where the step is as long as another block. That one is kept.
+  const char* carry() {
+    const Range range = some_chunks();
+    const Operand one = some_block(Place::output, range), other = some_block(Place::output, range);
+    const Operand from = some_block(Place::scratch, range), to = some_block(Place::scratch, range);
+    const Operand kept = some_block(Place::scratch, range);
+    insert({move_of(one, {from}), move_of(other, {kept}), move_of(from, {to, other}), move_of(to, {one}),
+            move_of(kept, {other})});
+    return "a block carried with another's length";
+  }
+
+  struct At {
+    std::size_t lane, step;
+  };
+  /// Steps that use a link, in the order of its messages.
+  static std::vector<At> uses_of(const Lanes& lanes, std::size_t link) {
+    const auto is_it = [=](const Operand& operand) { return operand.place == Place::link && operand.link == link; };
+    std::vector<At> uses;
+    for (std::size_t l = 0; l < lanes.size(); ++l) {
+      for (std::size_t s = 0; s < lanes[l].size(); ++s) {
+        const Draft& draft = lanes[l][s];
+        if (std::ranges::any_of(draft.sources, is_it) || std::ranges::any_of(draft.destinations, is_it))
+          uses.push_back({l, s});
+      }
+    }
+    return uses;
+  }
+  static void insert(Lanes& lanes, At at, const Draft& draft) {
+    lanes[at.lane].insert(lanes[at.lane].begin() + static_cast<std::ptrdiff_t>(at.step), draft);
+  }
+  /// A message before another one of a link, at both ends. Often it lands where that other one will.
+  const char* further_message() {
+    if (links_.empty()) return nullptr;
+    const std::size_t l = below(links_.size());
+    const auto peer = static_cast<std::size_t>(links_[l].peer);
+    if (!links_[l].sends || peer == rank_ || peer >= schedule_.programs.size()) return nullptr;
+    Program& theirs = schedule_.programs[peer];
+    const auto other = std::ranges::find(theirs.links, Link{static_cast<std::int32_t>(rank_), links_[l].channel, false});
+    if (other == theirs.links.end()) return nullptr;
+    const auto other_link = static_cast<std::size_t>(other - theirs.links.begin());
+    Lanes their_lanes = open(theirs);
+    const std::vector<At> sent = uses_of(lanes_, l), taken = uses_of(their_lanes, other_link);
+    const std::size_t messages = std::min(sent.size(), taken.size());
+    if (messages == 0) return nullptr;
+    const std::size_t m = below(messages);
+    const Draft& next = their_lanes[taken[m].lane][taken[m].step];
+    const Range range =
+        below(2) == 0 ? some_chunks() : Range{.chunk = next.sources[0].range.chunk, .chunks = next.sources[0].range.chunks};
+    Operand target = some_block(Place::output, range, peer);
+    if (below(2) == 0) target.range.block = next.destinations[0].range.block;
+    Operand out, in;
+    out.place = in.place = Place::link;
+    out.range = in.range = range;
+    out.link = static_cast<std::uint32_t>(l);
+    in.link = static_cast<std::uint32_t>(other_link);
+    insert(lanes_, sent[m], move_of(some_source(range), {out}));
+    insert(their_lanes, taken[m], move_of(in, {target}));
+    theirs = close(their_lanes, theirs.links);
+    return "a further message";
+  }
+
+  const char* turn_destinations() {
+    auto& list = draft().destinations;
+    if (list.size() == 1) return nullptr;
+    std::rotate(list.begin(), list.begin() + 1, list.end());
+    return "destinations in another order";
   }
 
   const char* drop() {

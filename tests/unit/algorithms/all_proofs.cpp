@@ -1,6 +1,7 @@
 // The whole proof: every algorithm, ranks 1 to 64 with all roots, and 20 random rank counts up to 1,024 with three random
-// roots each; hierarchical and torus algorithms in places of all shapes with up to 64 ranks. Prints how many plans were
-// proved, and how long it took. CTest proves every TEST_EVERY-th of them.
+// roots each; v-variants by every algorithm of theirs, 1 to 64 ranks with all roots; hierarchical and torus algorithms in
+// places of all shapes with up to 64 ranks. Prints how many plans were proved, and how long it took. CTest proves every
+// TEST_EVERY-th of them.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -25,6 +26,20 @@ struct Task {
 std::string fault_of(const Task& task) {
   for (const View& view : views_of(*task.algorithm, task.ranks)) {
     if (std::string fault = unproved(*task.algorithm, view, task.root); !fault.empty()) return fault;
+  }
+  return {};
+}
+/// A plan of a v-variant.
+struct IrregularTask {
+  const Algorithm* algorithm;
+  int ranks;
+  int root;
+};
+std::string fault_of(const IrregularTask& task) {
+  for (const View& view : views_of(*task.algorithm, task.ranks)) {
+    const Schedule schedule = make_irregular_schedule(*task.algorithm, view, task.root, 1 << 16);
+    const Verdict verdict = verify(schedule.plan, schedule.programs);
+    if (!verdict.proved()) return describe(*task.algorithm, task.ranks, task.root) + ", v-variant: " + verdict.fault.text();
   }
   return {};
 }
@@ -67,6 +82,16 @@ TEST(AllProofs, HoldForEveryRootUpTo64Ranks) {
     }
   }
   EXPECT_EQ(prove("ranks 1-64, every root", tasks), std::vector<std::string>{});
+}
+
+TEST(AllProofs, HoldForVVariantsOfEveryRootUpTo64Ranks) {
+  std::vector<IrregularTask> tasks;
+  for (const Algorithm* algorithm : all_algorithms()) {
+    for (int ranks = 64; algorithm->irregular && ranks >= 1; --ranks) {
+      for (int root = 0; root < roots_of(*algorithm, ranks); ++root) tasks.push_back({algorithm, ranks, root});
+    }
+  }
+  EXPECT_EQ(prove("v-variants, ranks 1-64, every root", tasks), std::vector<std::string>{});
 }
 
 TEST(AllProofs, HoldForRandomRankCountsUpTo1024) {

@@ -41,22 +41,27 @@ std::string fault_of(const std::string& text) {
   return schedule.ok() ? verify(schedule->plan, schedule->programs).fault.text() : std::string();
 }
 
+/// A schedule of two ranks for blocks of other lengths, named with _v, and for equal ones. In `steps` O is the rank itself,
+/// P its peer. `shape`: "lanes 1 depth 1 …".
+std::string of_two_ranks(const std::string& name, const std::string& shape, const std::string& steps) {
+  std::string text = "schedule " + name + " mine\nranks 2 root 0 count 100 type float32 op sum\n" + shape +
+                     "\nwindow 128 grain 32 hash 0\n";
+  for (int own = 0; own < 2; ++own) {
+    const std::string r = std::to_string(own), peer = std::to_string(1 - own);
+    std::string rank = "rank O\nlinks to:P.0 from:P.0\n" + steps;
+    for (std::size_t at = 0; (at = rank.find_first_of("OP", at)) != std::string::npos;)
+      rank.replace(at, 1, rank[at] == 'O' ? r : peer);
+    text += rank;
+  }
+  return text;
+}
+
 // Right for blocks of one length, and for no others.
 TEST(Lengths, AreNotProvedWhereABlockLiesInTheRoomOfAnother) {
-  const std::string head =
-      "ranks 2 root 0 count 100 type float32 op sum\n"
-      "lanes 1 depth 1 credit 2 chunks 1 scratch 1 message 1\nwindow 128 grain 32 hash 0\n";
-  const auto rank = [](int own, const std::string& steps) {
-    const std::string r = std::to_string(own), peer = std::to_string(1 - own);
-    std::string text = "rank " + r + "\nlinks to:" + peer + ".0 from:" + peer + ".0\nlane 0\n" + steps;
-    for (std::size_t at = 0; (at = text.find_first_of("OP", at)) != std::string::npos;)
-      text.replace(at, 1, text[at] == 'O' ? r : peer);
-    return text;
+  const auto schedule = [](const std::string& name, const std::string& steps) {
+    return of_two_ranks(name, "lanes 1 depth 1 credit 2 chunks 1 scratch 1 message 1", "lane 0\n" + steps);
   };
   const std::string own = "0 send input[0;0] -> to:P.0[0;0] output[O;0]\n";
-  const auto schedule = [&](const std::string& name, const std::string& steps) {
-    return "schedule " + name + " mine\n" + head + rank(0, steps) + rank(1, steps);
-  };
   const std::string straight = own + "1 recv from:P.0[0;0] -> output[P;0]\n";
   EXPECT_EQ(fault_of(schedule("all_gather_v", straight)), "");
   // Through the scratch nobody knows how much comes.
@@ -71,6 +76,86 @@ TEST(Lengths, AreNotProvedWhereABlockLiesInTheRoomOfAnother) {
   EXPECT_EQ(fault_of(schedule("all_gather", early)), "");
   EXPECT_THAT(fault_of(schedule("all_gather_v", early)),
               HasSubstr("rank 0, lane 0, step 0 has operands in blocks whose lengths a call may make different"));
+}
+
+constexpr char one_chunk[] = "lanes 1 depth 1 credit 2 chunks 1 scratch 2 message 1";
+constexpr char wrong_length[] = "reads scratch with another length than it was written with";
+
+// The peer's block lies in the scratch where one's own did before.
+TEST(Lengths, AreProvedWhereBlocksLieInOnePlaceOfTheScratchInTurn) {
+  const std::string steps =
+      "lane 0\n0 send input[0;0] -> output[O;0] scratch[0;0] to:P.0[0;0]\n"
+      "1 recv from:P.0[0;0] -> output[P;0] scratch[0;0]\n2 copy scratch[0;0] -> output[P;0]\n";
+  EXPECT_EQ(fault_of(of_two_ranks("all_gather_v", one_chunk, steps)), "");
+}
+
+TEST(Lengths, AreNotProvedWhereScratchIsReadWithAnotherLengthThanItsLastWriters) {
+  const std::string after_reuse =
+      "lane 0\n0 send input[0;0] -> scratch[1;0] scratch[0;0] output[O;0] to:P.0[0;0]\n"
+      "1 recv from:P.0[0;0] -> output[P;0] scratch[0;0]\n2 copy scratch[0;0] -> output[O;0]\n"
+      "3 copy scratch[1;0] -> output[O;0]\n";
+  EXPECT_EQ(fault_of(of_two_ranks("all_gather", one_chunk, after_reuse)), "");
+  EXPECT_THAT(fault_of(of_two_ranks("all_gather_v", one_chunk, after_reuse)),
+              HasSubstr(std::string("rank 0, lane 0, step 2 ") + wrong_length));
+  const std::string before_reuse =
+      "lane 0\n0 send input[0;0] -> output[O;0] scratch[0;0] to:P.0[0;0]\n1 copy scratch[0;0] -> output[P;0]\n"
+      "2 recv from:P.0[0;0] -> output[P;0] scratch[0;0]\n3 copy scratch[0;0] -> output[P;0]\n";
+  EXPECT_EQ(fault_of(of_two_ranks("all_gather", one_chunk, before_reuse)), "");
+  EXPECT_THAT(fault_of(of_two_ranks("all_gather_v", one_chunk, before_reuse)),
+              HasSubstr(std::string("rank 0, lane 0, step 1 ") + wrong_length));
+}
+
+// Who wrote last is what steps wait for, not the number of their lane.
+TEST(Lengths, AreProvedInTheOrderThatDependenciesGive) {
+  const std::string shape = "lanes 2 depth 1 credit 2 chunks 1 scratch 2 message 1";
+  const auto schedule = [&](const std::string& name, const std::string& read) {
+    return of_two_ranks(name, shape,
+                        "lane 0\n0 copy scratch[0;0] -> output[" + read +
+                            ";0] after 1.0\n1 recv from:P.0[0;0] -> output[P;0] scratch[0;0]\n"
+                            "lane 1\n0 send input[0;0] -> scratch[1;0] scratch[0;0] output[O;0] to:P.0[0;0]\n"
+                            "1 copy scratch[0;0] -> output[P;0] after 0.1\n");
+  };
+  EXPECT_EQ(fault_of(schedule("all_gather", "O")), "");
+  EXPECT_EQ(fault_of(schedule("all_gather_v", "O")), "");
+  EXPECT_EQ(fault_of(schedule("all_gather", "P")), "");
+  EXPECT_THAT(fault_of(schedule("all_gather_v", "P")), HasSubstr(std::string("rank 0, lane 0, step 0 ") + wrong_length));
+}
+
+// The second chunk of a short block begins where the first one of a long block ends, or before.
+TEST(Lengths, AreNotProvedWhereChunksOfSeveralLengthsShareABlockOfTheScratch) {
+  const std::string shape = "lanes 1 depth 1 credit 2 chunks 2 scratch 1 message 2";
+  const std::string exchange =
+      "lane 0\n0 send input[0;0+2] -> output[O;0+2] to:P.0[0;0+2]\n1 recv from:P.0[0;0+2] -> output[P;0+2]\n";
+  const auto chunks = [&](const std::string& peers) {
+    return exchange + "2 copy input[0;0] -> scratch[0;0]\n3 copy output[" + peers + ";1] -> scratch[0;1]\n" +
+           "4 copy scratch[0;0] -> output[O;0]\n5 copy scratch[0;1] -> output[" + peers + ";1]\n";
+  };
+  EXPECT_EQ(fault_of(of_two_ranks("all_gather_v", shape, chunks("O"))), "");
+  EXPECT_EQ(fault_of(of_two_ranks("all_gather", shape, chunks("P"))), "");
+  EXPECT_THAT(
+      fault_of(of_two_ranks("all_gather_v", shape, chunks("P"))),
+      HasSubstr("rank 0, lane 0, step 3 touches a block of the scratch that has several lengths in turn, and is not "
+                "always touched whole"));
+  // The block is one's own again before it is read, but not all of it.
+  const std::string overwritten = exchange +
+                                  "2 copy input[0;0+2] -> scratch[0;0+2]\n3 copy output[P;1] -> scratch[0;1]\n"
+                                  "4 copy input[0;1] -> scratch[0;1]\n5 copy scratch[0;0+2] -> output[O;0+2]\n";
+  EXPECT_EQ(fault_of(of_two_ranks("all_gather", shape, overwritten)), "");
+  EXPECT_THAT(fault_of(of_two_ranks("all_gather_v", shape, overwritten)),
+              HasSubstr("rank 0, lane 0, step 3 touches a block of the scratch that has several lengths in turn"));
+  const std::string whole = exchange +
+                            "2 copy input[0;0+2] -> scratch[0;0+2]\n3 copy output[P;0+2] -> scratch[0;0+2]\n"
+                            "4 copy scratch[0;0+2] -> output[P;0+2]\n";
+  EXPECT_EQ(fault_of(of_two_ranks("all_gather_v", shape, whole)), "");
+}
+
+// Its 8 blocks of scratch hold one pair of ranks' block after another.
+TEST(Lengths, AreProvedOfPairwiseExchangesOfManyRanks) {
+  const Algorithm& pairwise = *find_algorithm(Collective::all_to_all, "pairwise");
+  for (const int ranks : {10, 16, 17, 33, 64}) {
+    const Schedule schedule = make_irregular_schedule(pairwise, flat_view(ranks), 0, 4096);
+    EXPECT_EQ(verify(schedule.plan, schedule.programs).fault.text(), "") << ranks << " ranks";
+  }
 }
 
 // A message that is overwritten later lands first where another rank's block belongs.
