@@ -125,8 +125,8 @@ typedef struct tutti_call {
                           ///< the other. Rank 0's come first in the fold. So a result does not depend on how many ranks
                           ///< share the operands. In place: recv is the first. 0: one operand, as others have
   int32_t fuse;           ///< of the outermost tutti_group_end: 1: its small collectives go together, see there. The caller
-                          ///< promises that all ranks make the same calls in such a group, and that what one writes no
-                          ///< other of them reads or writes. 0: each goes by itself
+                          ///< promises that all ranks make the same calls in such a group. They change streams at the
+                          ///< same calls, and what one call writes no other of them reads or writes. 0: each goes by itself
   uint32_t flags;         ///< TUTTI_SOFT_DEADLINE, or 0
   uint64_t user_tag;      ///< a number of the caller's own, told by tutti_work_info and in errors; no matter to others
   uint32_t min_blocks;    ///< of a collective on a device: as in tutti_config, for this call; 0: as there. What several
@@ -594,9 +594,15 @@ TUTTI_API tutti_status tutti_recv(void* recv, size_t count, tutti_type type, int
 ///           them once it has begun makes its parent fail. Where the group fails before, the peers of its creations are
 ///           told, those of its splits are not.
 /// Finalize  cannot be held back: TUTTI_INVALID_USAGE.
-/// Fusion    where the outermost end's call.fuse is 1, blocking collectives of one communicator that follow each other
-///           there, with equal types and operators, are one operation: all_reduces of at most 16 KiB, up to 64 KiB of them,
-///           are a tutti_all_reduce_v, and broadcasts with different roots a tutti_all_gather_v. See tutti_call.
+/// Fusion    where the outermost end's call.fuse is 1, collectives of one communicator that follow each other there, on one
+///           stream, with equal types and operators, are one operation: all_reduces of at most 16 KiB, up to 64 KiB of
+///           them, are a tutti_all_reduce_v, and broadcasts with different roots a tutti_all_gather_v. A stream is all
+///           that blocks, one queue, or one cudaStream_t by the same handle. Calls of host and of device memory stay
+///           apart. See tutti_call.
+///           The operation has the place of its first call on the stream. So the others may come before what the group has
+///           of other communicators between them. Each call's work ends with the operation's outcome, and tells its own
+///           kind, bytes and user_tag. Errors tell the first call's name, and user_tag 0. The operation's timeout is the
+///           shortest that its calls have. All their buffers belong to it until it has completed.
 TUTTI_API tutti_status tutti_group_start(void);
 TUTTI_API tutti_status tutti_group_end(const tutti_call* call);
 /// Ends the outermost group and runs nothing of it. *ns: what its operations are expected to take, by the terms that
@@ -623,6 +629,19 @@ TUTTI_API tutti_status tutti_queue_wait(tutti_queue* queue, uint64_t timeout_ns)
 /// TUTTI_INVALID_ARGUMENT for NULL, TUTTI_INVALID_USAGE in an open group, whose operations run at its end. A C++ exception
 /// that leaves `fn` is TUTTI_INTERNAL_ERROR of the work and of tutti_queue_wait.
 TUTTI_API tutti_status tutti_queue_call(tutti_queue* queue, void (*fn)(void* ctx), void* ctx, tutti_work** work);
+
+/// In which order works end. Notices and callbacks come in the same order.
+///
+/// Queue     collectives and functions of one queue end in the order in which they were enqueued, whatever their
+///           communicators.
+/// CUDA      collectives of one communicator on one stream likewise. Those of several communicators may end in any order,
+///           as each looks for its own. A call of no elements ends at once. So does one that could not be launched.
+/// Blocking  those of one communicator in a group end in the order of calls. Communicators run side by side there.
+/// Fusion    calls that are one operation end in the order of calls, before what comes next on their stream.
+/// Transfers sends and receives may end in any order, and before collectives that their queue has before them.
+/// Streams   works of different streams end in no order, though a communicator's operations run in the order of entry.
+/// Groups    a whole group's work ends behind all of its operations. Where a group's end fails, what was not enqueued ends
+///           at once.
 
 /// What is known of an operation.
 typedef struct tutti_work_details {

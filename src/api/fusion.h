@@ -11,7 +11,7 @@
 namespace tutti {
 
 /// How many of the first calls are one operation; 1 where nothing is to be fused. All ranks find the same, as they make
-/// such calls alike. calls: collectives of one communicator that follow each other there; not empty.
+/// such calls alike. calls: collectives of one communicator, on one stream, that follow each other there; not empty.
 std::size_t fusible(std::span<const CollectiveCall* const> calls);
 
 /// That operation, of at least two calls that `fusible` found. rank: this one, of so many.

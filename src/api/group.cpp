@@ -25,7 +25,7 @@ struct Task {
   tutti_stream stream;
   std::shared_ptr<Work> work;
   Ticket ticket = {};   ///< a collective's place in the order of entry
-  bool issued = false;  ///< somebody else completes the work from now on
+  bool issued = false;  ///< somebody else completes the work from now on, and those of `fused`
   /// Until its thread is through with it. A transfer may be in the engine for a moment after its work has completed.
   std::shared_ptr<SharedOperation> admission = nullptr;
   bool wants_work = false;                        ///< by a handle of its own
@@ -33,9 +33,18 @@ struct Task {
   std::vector<std::shared_ptr<Task>> fused = {};  ///< those that are one operation: this one
 
   bool on_cuda_stream() const { return stream.kind == TUTTI_STREAM_CUDA; }
-  /// Whether it may be one operation with another. All ranks find the same, as they make calls of a device alike.
-  bool may_join(const Task& other) const { return is_blocking_collective() && is_on_device() == other.is_on_device(); }
-  bool is_on_device() const { return communicator().is_on_device(*collective()); }
+  void set_issued() {
+    issued = true;
+    for (const auto& part : fused) part->issued = true;
+  }
+  /// Whether two collectives may be one operation. All ranks find the same, as they make calls of a device alike, and on
+  /// streams alike.
+  bool may_join(const Task& other) const {
+    const bool one_stream =
+        stream.kind == other.stream.kind && (stream.kind == TUTTI_STREAM_BLOCKING || stream.handle == other.stream.handle);
+    return one_stream && is_on_device() == other.is_on_device();
+  }
+  bool is_on_device() const { return on_cuda_stream() || communicator().is_on_device(*collective()); }
   bool is_blocking_collective() const { return stream.kind == TUTTI_STREAM_BLOCKING && collective() != nullptr; }
   Communicator& communicator() const { return *operation.communicator; }
   const CollectiveCall* collective() const { return std::get_if<CollectiveCall>(&operation.what); }
@@ -237,7 +246,7 @@ void issue(const std::shared_ptr<Task>& task, bool background) {
     // Begins at once, whatever the queue does before; the queue's wait covers it.
     if (queue != nullptr) queue->track(task->work);
     communicator.point_to_point().post(*transfer, task->work, background || queue != nullptr);
-    task->issued = true;
+    task->set_issued();
   } else if (queue != nullptr) {
     const auto run = [task](bool beside) {
       std::get<CollectiveCall>(task->operation.what).beside = beside;
@@ -245,11 +254,11 @@ void issue(const std::shared_ptr<Task>& task, bool background) {
     };
     queue->post(run, Queue::Runner::any_thread, task->work, [&task, &communicator] {
       task->ticket = communicator.enter();
-      task->issued = true;
+      task->set_issued();
     });
   } else {
     task->ticket = communicator.enter();
-    task->issued = true;
+    task->set_issued();
   }
 }
 
@@ -334,7 +343,7 @@ Status enqueue(Task& task, LaunchBatch& batch) {
   if (!admission->begin()) return destroyed_before_it_began();
   Status status =
       task.communicator().enqueue(*task.collective(), std::move(task.ticket), task.work, task.cuda_stream, batch);
-  task.issued = status.ok();
+  if (status.ok()) task.set_issued();
   return status;
 }
 
@@ -434,43 +443,45 @@ std::shared_ptr<Task> make_task(Operation operation, tutti_stream stream) {
   return task;
 }
 
-/// One operation in the place of the first of `parts`; their works end with its.
+/// One operation in the place of the first of `parts`, on their stream; their works end with its.
 std::shared_ptr<Task> fuse_tasks(std::span<const std::shared_ptr<Task>> parts,
                                  std::span<const CollectiveCall* const> calls) {
   Communicator& communicator = parts[0]->communicator();
   auto task = make_task({&communicator, fused(calls, communicator.rank(), communicator.ranks())}, parts[0]->stream);
   task->fused.assign(parts.begin(), parts.end());
-  for (const auto& part : parts) part->work->issue(0, nullptr);
-  task->work->notify([work = task->work.get(), parts = task->fused](tutti_status) {
-    for (const auto& part : parts) {
-      const Work::Info info = work->info();
-      part->work->start(info.sequence);
-      part->work->set_algorithm(info.algorithm.data());
-      part->work->complete(work->test().value_or(Status()));
-    }
-  });
+  task->wants_work = std::ranges::any_of(parts, [](const auto& part) { return part->wants_work; });
+  std::vector<std::shared_ptr<Work>> works;
+  for (const auto& part : parts) works.push_back(part->work);
+  Work::tie(task->work, std::move(works));
   return task;
 }
 
-/// Blocking collectives that are one operation become one; see fusion.h.
+/// Of one communicator's collectives: how many of the first are one operation; see fusion.h. calls: theirs.
+std::size_t fusible_from(std::span<const std::shared_ptr<Task>> own, std::vector<const CollectiveCall*>& calls) {
+  calls.clear();
+  for (const auto& task : own) {
+    if (!task->may_join(*own[0])) break;
+    calls.push_back(task->collective());
+  }
+  return fusible(calls);
+}
+
+/// Collectives that are one operation become one. What other communicators have between them decides nothing: not all
+/// ranks need be theirs. So a call may come before those; none of the group needs what another one gives.
 Tasks fuse(const Tasks& tasks) {
-  if (std::ranges::count_if(tasks, [](const auto& task) { return task->is_blocking_collective(); }) < 2) return tasks;
-  std::map<const Communicator*, std::vector<std::shared_ptr<Task>>> collectives;
+  std::map<const Communicator*, Tasks> collectives;
   for (const auto& task : tasks) {
     if (task->collective() != nullptr) collectives[&task->communicator()].push_back(task);
   }
   std::map<const Task*, std::shared_ptr<Task>> instead;  // null: it is a part of one before
+  std::vector<const CollectiveCall*> calls;
   for (const auto& [communicator, own] : collectives) {
-    for (std::size_t at = 0; at < own.size();) {
-      std::vector<const CollectiveCall*> calls;
-      for (std::size_t i = at; i < own.size() && own[i]->may_join(*own[at]); ++i) calls.push_back(own[i]->collective());
-      const std::size_t n = calls.empty() ? 1 : fusible(calls);
-      if (n > 1) {
-        const auto parts = std::span(own).subspan(at, n);
-        for (const auto& part : parts) instead[part.get()] = nullptr;
-        instead[parts[0].get()] = fuse_tasks(parts, std::span(calls).first(n));
-      }
-      at += n;
+    for (std::size_t at = 0, n = 0; at < own.size(); at += n) {
+      n = fusible_from(std::span(own).subspan(at), calls);
+      if (n < 2) continue;
+      const auto parts = std::span(own).subspan(at, n);
+      for (const auto& part : parts) instead[part.get()] = nullptr;
+      instead[parts[0].get()] = fuse_tasks(parts, std::span(calls).first(n));
     }
   }
   Tasks all;

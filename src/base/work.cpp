@@ -79,9 +79,37 @@ void Work::set_helper(std::weak_ptr<Helper> helper) {
   helper_ = std::move(helper);
 }
 
-std::shared_ptr<Work::Helper> Work::helper() const {
-  const std::lock_guard lock(mutex_);
-  return status_ ? nullptr : helper_.lock();
+void Work::tie(const std::shared_ptr<Work>& leader, std::vector<std::shared_ptr<Work>> followers) {
+  for (const auto& follower : followers) {
+    const std::lock_guard lock(follower->mutex_);
+    follower->leader_ = leader;  // a weak one: the leader has them, and may never be issued
+    follower->issued_ = true;
+  }
+  const std::lock_guard lock(leader->mutex_);
+  leader->followers_ = std::move(followers);
+}
+
+/// Asks whoever can run it, or what it ends with.
+void Work::help() const {
+  std::shared_ptr<Helper> helper;
+  std::shared_ptr<const Work> leader;
+  {
+    const std::lock_guard lock(mutex_);
+    if (status_) return;
+    helper = helper_.lock();
+    leader = leader_.lock();
+  }
+  if (leader != nullptr) return leader->help();
+  if (helper != nullptr) helper->help(*this);
+}
+
+/// Ends with a leader that has come to `status`.
+void Work::end_with(const Info& leader, const Status& status) {
+  {
+    const std::lock_guard lock(mutex_);
+    info_ = leader;
+  }
+  complete(status);
 }
 
 void Work::start(std::uint64_t sequence) {
@@ -95,8 +123,16 @@ void Work::complete(Status status) {
   std::shared_ptr<void> hold;  // let go of last: whoever waits for that may free what the callbacks' owner sees
   const tutti_status code = status.code();
   {
-    const std::lock_guard lock(mutex_);
-    if (status_) return;
+    std::unique_lock lock(mutex_);
+    if (status_ || ending_) return;
+    if (!followers_.empty()) {
+      ending_ = true;
+      const auto followers = std::exchange(followers_, {});
+      const Info info = info_;
+      lock.unlock();  // their owners' notices are called
+      for (const auto& follower : followers) follower->end_with(info, status);
+      lock.lock();
+    }
     status_ = std::move(status);
     info_.end_ns = now_ns();
     // Release: what the operation wrote is seen by whoever sees that it is over.
@@ -175,9 +211,7 @@ std::optional<Status> Work::wait(std::uint64_t timeout_ns) const {
   constexpr std::uint64_t look_again_ns = 1'000'000'000;  // a start meanwhile moves the deadline
   const std::uint64_t called_ns = now_ns();
   // What runs here cannot be left before it ends.
-  if (is_unlimited(timeout_ns) && hook_.poll == nullptr) {
-    if (const std::shared_ptr<Helper> helping = helper()) helping->help(*this);
-  }
+  if (is_unlimited(timeout_ns) && hook_.poll == nullptr) help();
   for (;;) {
     if (auto status = test()) return status;
     const std::uint64_t left = left_ns(timeout_ns, called_ns);
@@ -188,8 +222,15 @@ std::optional<Status> Work::wait(std::uint64_t timeout_ns) const {
 }
 
 Work::Info Work::info() const {
-  const std::lock_guard lock(mutex_);
-  return info_;
+  std::shared_ptr<const Work> leader;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!status_) leader = leader_.lock();
+    if (leader == nullptr) return info_;
+  }
+  Info info = leader->info();
+  info.end_ns = 0;  // its own comes first
+  return info;
 }
 
 void Work::notify(Callback fn) {

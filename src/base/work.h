@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "src/base/poll_hook.h"
 #include "src/base/status.h"
@@ -69,6 +70,9 @@ class Work {
   /// It is on its stream from now on, and may take limit_ns once it is ready; 0: it ends with others, which their deadlines
   /// bound. `hold` is let go of when it ends.
   void issue(std::uint64_t limit_ns, std::shared_ptr<void> hold);
+  /// From now on `followers` end with `leader`: as it does, in their order, and before anybody sees that it has ended.
+  /// Until then they know of its start and its number, and waits for them help with it. Before it can begin.
+  static void tie(const std::shared_ptr<Work>& leader, std::vector<std::shared_ptr<Work>> followers);
   /// Waits without a limit of their own, and without a hook, ask it for help first. Before the operation can begin.
   void set_helper(std::weak_ptr<Helper> helper);
   void start(std::uint64_t sequence);
@@ -104,7 +108,8 @@ class Work {
   void notify(Callback fn);
 
  private:
-  std::shared_ptr<Helper> helper() const;
+  void help() const;
+  void end_with(const Info& leader, const Status& status);
   std::uint64_t left_ns(std::uint64_t timeout_ns, std::uint64_t called_ns) const;
 
   const PollHook hook_;
@@ -122,6 +127,9 @@ class Work {
   bool issued_ = false;
   std::shared_ptr<void> hold_;
   std::weak_ptr<Helper> helper_;
+  std::weak_ptr<const Work> leader_;              ///< that it ends with
+  std::vector<std::shared_ptr<Work>> followers_;  ///< that end with it
+  bool ending_ = false;                           ///< they do; its own end is next
 };
 
 }  // namespace tutti

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <utility>
 
 #include "src/base/background_thread.h"
@@ -38,7 +39,8 @@ Status LaunchWatch::add(DeviceCall call) {
     thread_ = std::move(thread).value();
   }
   const bool captured = call.sequence == UINT64_MAX;
-  new_.push_back({std::move(call), false, false, PeerInquiry(side_.reporter(), side_.control(), true)});
+  new_.push_back(
+      {std::move(call), false, false, PeerInquiry(side_.reporter(), side_.control(), true), std::this_thread::get_id()});
   new_.back().inquiry.begin();
   if (captured) ++graphs_;
   changed_.notify_all();
@@ -66,9 +68,12 @@ void LaunchWatch::run() {
     const std::uint64_t now = now_ns();
     if (side_.has_failed() && failed_since_ns_ == 0) failed_since_ns_ = now;
     std::size_t gone = 0;
+    std::set<std::pair<cuda::StreamHandle, std::thread::id>> under_way;  // what comes later on these ends later
     for (auto each = watched_.begin(); each != watched_.end();) {
       const bool captured = each->call.sequence == UINT64_MAX;
-      const bool over = captured ? look_at_captured(*each) : look(*each, now);
+      const bool is_next = captured || !under_way.contains(each->stream());
+      const bool over = captured ? look_at_captured(*each) : look(*each, now, is_next);
+      if (!captured && !over) under_way.insert(each->stream());
       gone += over && captured ? 1 : 0;
       if (over) nap = shortest_nap_ns;
       each = over ? watched_.erase(each) : std::next(each);
@@ -86,8 +91,9 @@ void LaunchWatch::run() {
 }
 
 /// Whether it is over. What was stopped is left for the next time: a call of the same launch that says why may have ended
-/// after this look at it.
-bool LaunchWatch::look(Watched& watched, std::uint64_t now) {
+/// after this look at it. is_next: all before it on its stream are over. Else it is left, too: one before it may have ended
+/// after the look at that.
+bool LaunchWatch::look(Watched& watched, std::uint64_t now, bool is_next) {
   DeviceCall& call = watched.call;
   if (!watched.started && call.flight->begun(call.job)) {
     watched.started = true;
@@ -95,12 +101,13 @@ bool LaunchWatch::look(Watched& watched, std::uint64_t now) {
   }
   const JobEnd end = call.flight->end(call.job);
   if (end == JobEnd::aborted && !std::exchange(watched.stopped, true)) return false;
+  if (end != JobEnd::under_way && !is_next) return false;
   if (end != JobEnd::under_way) {
     finish(watched, catching([&] { return side_.outcome(call, end, {}); }));
     return true;
   }
   if (failed_since_ns_ != 0) {
-    if (now - failed_since_ns_ < longest_end_ns) return false;
+    if (now - failed_since_ns_ < longest_end_ns || !is_next) return false;
     finish(watched, side_.control().first_error());
     return true;
   }

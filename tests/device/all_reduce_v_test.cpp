@@ -620,6 +620,168 @@ TEST_F(DeviceAllReduceV, BroadcastsOfAGroupAreOneOperation) {
   });
 }
 
+/// The calls of a group that is fused, with their memory and works: sums, and broadcasts of all ranks.
+class FusedCalls {
+ public:
+  FusedCalls(const DeviceRank& rank, std::size_t sums) : rank_(rank), sums_(sums) {
+    for (std::size_t t = 0; t < sums + static_cast<std::size_t>(rank.size); ++t)
+      data_.push_back(device_values(values_of(rank.rank, count(t))));
+    works_.resize(data_.size());
+  }
+  void call(tutti_stream stream, bool with_works = true) {
+    for (std::size_t t = 0; t < data_.size(); ++t) {
+      tutti_call call = TUTTI_CALL_INIT;
+      if (with_works) call.work = &works_[t];
+      void* const at = data_[t].data();
+      EXPECT_EQ(is_sum(t) ? tutti_all_reduce(at, at, count(t), TUTTI_INT32, TUTTI_SUM, rank_.comm, stream, &call)
+                          : tutti_broadcast(at, at, count(t), TUTTI_INT32, root_of(t), rank_.comm, stream, &call),
+                TUTTI_SUCCESS)
+          << last_error();
+    }
+  }
+  void refill() const {
+    for (std::size_t t = 0; t < data_.size(); ++t) data_[t].write_all(values_of(rank_.rank, count(t)));
+  }
+  void expect_works(tutti_status status) {
+    for (tutti_work*& work : works_) {
+      EXPECT_EQ(tutti_work_wait(work, 0), status) << last_error();
+      tutti_work_release(std::exchange(work, nullptr));
+    }
+  }
+  void expect() const {
+    for (std::size_t t = 0; t < data_.size(); ++t) {
+      EXPECT_EQ(data_[t].read_all<std::int32_t>(),
+                is_sum(t) ? sums_of(rank_.size, count(t)) : values_of(root_of(t), count(t)))
+          << t;
+    }
+  }
+
+ private:
+  static std::size_t count(std::size_t t) { return t * 17 + 1; }
+  bool is_sum(std::size_t t) const { return t < sums_; }
+  int root_of(std::size_t t) const { return static_cast<int>(t - sums_); }
+
+  const DeviceRank& rank_;
+  const std::size_t sums_;
+  std::vector<Memory> data_;
+  std::vector<tutti_work*> works_;
+};
+
+TEST_F(DeviceAllReduceV, CallsOfAFusedGroupOnOneStreamAreOneOperation) {
+  const DeviceRanks ranks({.ranks = 3, .places = 2});
+  ranks.run([](const DeviceRank& rank) {
+    expect_sums(rank, {}, rank.stream);
+    tutti_queue* queue = nullptr;
+    ASSERT_EQ(tutti_queue_create(&queue), TUTTI_SUCCESS) << last_error();
+    for (const tutti_stream stream : {on(rank.stream), tutti_stream{TUTTI_STREAM_QUEUE, queue}, on(rank.stream)}) {
+      std::uint64_t before = 0, after = 0;
+      EXPECT_EQ(tutti_comm_sequence(rank.comm, &before), TUTTI_SUCCESS);
+      FusedCalls calls(rank, 20);
+      operations_of(rank.comm, [&] { calls.call(stream); });
+      calls.expect_works(TUTTI_SUCCESS);
+      EXPECT_EQ(tutti_comm_sequence(rank.comm, &after), TUTTI_SUCCESS);
+      EXPECT_EQ(after - before, 2u);
+      calls.expect();
+    }
+    EXPECT_EQ(tutti_queue_destroy(queue), TUTTI_SUCCESS);
+  });
+}
+
+// What the stream has before and behind the group stays there, and calls on another stream are others.
+TEST_F(DeviceAllReduceV, AFusedGroupKeepsItsPlaceOnItsStream) {
+  if (standin) standin.set("QUEUES", "128");
+  const DeviceRanks ranks({.ranks = 2, .places = 2});
+  ranks.run([](const DeviceRank& rank) {
+    expect_sums(rank, {}, rank.stream);
+    const Stream other;
+    const std::vector<std::int32_t> ones(40, 1);
+    const Memory a = device_values(ones), b = device_values(ones), c = device_values(ones), d = device_values(ones);
+    const auto add = [&](const Memory& data, const Stream& stream) {
+      EXPECT_EQ(tutti_all_reduce(data.data(), data.data(), 40, TUTTI_INT32, TUTTI_SUM, rank.comm, on(stream), nullptr),
+                TUTTI_SUCCESS)
+          << last_error();
+    };
+    add(a, rank.stream);
+    EXPECT_EQ(operations_of(rank.comm,
+                            [&] {
+                              add(a, rank.stream);
+                              add(b, rank.stream);
+                              add(c, other);
+                              add(d, other);
+                            }),
+              2u);
+    add(b, rank.stream);
+    EXPECT_EQ(operations_of(rank.comm,
+                            [&] {
+                              add(a, rank.stream);
+                              add(c, other);
+                              add(b, rank.stream);
+                              add(d, other);
+                            }),
+              4u);
+    rank.stream.wait();
+    other.wait();
+    for (const auto& [data, value] : {std::pair(&a, 8), {&b, 8}, {&c, 4}, {&d, 4}})
+      EXPECT_EQ(data->read_all<std::int32_t>(), std::vector<std::int32_t>(40, value));
+  });
+}
+
+TEST_F(DeviceAllReduceV, AFusedGroupIsReplayed) {
+  const DeviceRanks ranks({.ranks = 3, .places = 3});
+  MeetingPoint point(3);
+  ranks.run([&](const DeviceRank& rank) {
+    expect_sums(rank, {}, rank.stream);
+    FusedCalls calls(rank, 6);
+    point.meet();
+    const auto capture = [&](bool with_works, tutti_status status) {
+      return Replay::capture(rank.stream, cuda::CaptureMode::thread_local_only, [&] {
+        EXPECT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+        calls.call(on(rank.stream), with_works);
+        tutti_call call = TUTTI_CALL_INIT;
+        call.fuse = 1;
+        EXPECT_EQ(tutti_group_end(&call), status) << last_error();
+      });
+    };
+    const Replay replay = capture(false, TUTTI_SUCCESS);
+    point.meet();
+    for (int turn = 0; turn < 3; ++turn) {
+      calls.refill();
+      replay.launch(rank.stream);
+      rank.stream.wait();
+      calls.expect();
+    }
+    static_cast<void>(capture(true, TUTTI_INVALID_USAGE));
+    calls.expect_works(TUTTI_INVALID_USAGE);
+    point.meet();
+  });
+}
+
+TEST_F(DeviceAllReduceV, AFusedGroupOnAStreamThatDiffersFailsAllItsWorks) {
+  const DeviceRanks ranks({.ranks = 2, .places = 2});
+  ranks.run([](const DeviceRank& rank) {
+    expect_sums(rank, {}, rank.stream);
+    const Memory a = device_values(values_of(rank.rank, 30)), b = device_values(values_of(rank.rank, 30));
+    tutti_work* works[2] = {};
+    tutti_call call = TUTTI_CALL_INIT;
+    EXPECT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+    for (int n = 0; n < 2; ++n) {
+      call.work = &works[n];
+      void* const data = (n == 0 ? a : b).data();
+      const std::size_t count = n == 1 && rank.rank == 1 ? 29 : 30;
+      EXPECT_EQ(tutti_all_reduce(data, data, count, TUTTI_INT32, TUTTI_SUM, rank.comm, on(rank.stream), &call),
+                TUTTI_SUCCESS);
+    }
+    call.work = nullptr;
+    call.fuse = 1;
+    static_cast<void>(tutti_group_end(&call));  // tells it where that is known by then
+    for (tutti_work* work : works) {
+      EXPECT_EQ(tutti_work_wait(work, 0), TUTTI_MISMATCH) << last_error();
+      tutti_work_release(work);
+    }
+    rank.stream.wait();
+  });
+}
+
 // One call cannot be of both.
 TEST_F(DeviceAllReduceV, SumsOfHostAndDeviceMemoryStayApart) {
   const DeviceRanks ranks({.ranks = 2});
@@ -678,7 +840,8 @@ TEST_F(DeviceAllReduceV, RefusesBlocksThatItCannotReach) {
       const CurrentPlace back(rank.place);
       expect_refused(rank, all, apart, {}, TUTTI_INVALID_ARGUMENT, "lies on device");
     }
-    point.meet();  // memory of a device is freed behind what runs there, so not while the other rank's call waits for this one
+    point.meet();  // memory of a device is freed behind what runs there, so not while the other rank's call waits for this
+                   // one
     expect_sums(rank, on(rank.stream), rank.stream);
   });
 }

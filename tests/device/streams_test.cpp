@@ -804,5 +804,45 @@ TEST_F(DeviceStreams, ManyStreamsOnFewQueuesComeToAnEnd) {
   });
 }
 
+// Their ends are looked for from time to time, and the first of several may be looked at before it has ended.
+TEST_F(DeviceStreams, WorksOfOneStreamEndInOrder) {
+  constexpr int kCalls = 60;
+  const DeviceRanks ranks({.ranks = 2, .places = 2});
+  ranks.run([](const DeviceRank& rank) {
+    connect_devices(rank);
+    const Memory data = device_values(std::vector<std::int32_t>(kCount, 0));
+    struct Ends {
+      std::vector<int> order;  // one thread completes them
+      std::atomic<int> ended{0};
+      struct One {
+        Ends* all = nullptr;
+        int number = 0;
+      };
+      std::vector<One> ones = std::vector<One>(kCalls);
+      static void note(void* self, tutti_status) {
+        const One& one = *static_cast<One*>(self);
+        one.all->order.push_back(one.number);
+        one.all->ended.fetch_add(1, std::memory_order_release);  // the order so far is seen by whoever sees this
+      }
+    } ends;
+    std::vector<tutti_work*> works(kCalls);
+    std::vector<int> expected;
+    for (int n = 0; n < kCalls; ++n) {
+      const auto at = static_cast<std::size_t>(n);
+      expected.push_back(n);
+      ends.ones[at] = {&ends, n};
+      tutti_call call = TUTTI_CALL_INIT;
+      call.work = &works[at];
+      ASSERT_EQ(sum_on(data, data, rank.comm, on(rank.stream), &call), TUTTI_SUCCESS) << last_error();
+      EXPECT_EQ(tutti_work_notify(works[at], &Ends::note, &ends.ones[at]), TUTTI_SUCCESS);
+    }
+    for (tutti_work* work : works) EXPECT_EQ(tutti_work_wait(work, 0), TUTTI_SUCCESS) << last_error();
+    for (tutti_work* work : works) tutti_work_release(work);
+    // A waiter may go on before the last notice is given.
+    ASSERT_TRUE(cuda::eventually([&] { return ends.ended.load(std::memory_order_acquire) == kCalls; }));
+    EXPECT_EQ(ends.order, expected);
+  });
+}
+
 }  // namespace
 }  // namespace tutti::test

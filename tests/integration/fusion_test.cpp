@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <random>
 #include <vector>
 
@@ -215,7 +216,10 @@ TEST(Group, KeepsApartWhatIsLongOrOtherwiseOrNotAskedFor) {
     };
     EXPECT_EQ(operations_of(comm, [&] { sum(a, a), sum(b, b), sum(d, d); }), 2u) << "d is long";
     EXPECT_EQ(operations_of(comm, [&] { sum(a, a), sum(b, b, TUTTI_MAX); }), 2u);
-    EXPECT_EQ(operations_of(comm, [&] { sum(a, b), sum(b, c); }, false), 2u) << "c is the sum of a sum";
+    EXPECT_EQ(operations_of(
+                  comm, [&] { sum(a, b), sum(b, c); }, false),
+              2u)
+        << "c is the sum of a sum";
     EXPECT_EQ(a, std::vector<std::int32_t>(100, 4));
     EXPECT_EQ(b, std::vector<std::int32_t>(100, 8));
     EXPECT_EQ(c, std::vector<std::int32_t>(100, 16));
@@ -362,6 +366,241 @@ TEST(Group, ThatFailsEndsAllItsWorks) {
     EXPECT_EQ(tutti_work_wait(work, 0), TUTTI_TIMEOUT);
     tutti_work_release(work);
   }
+}
+
+/// A queue that ends with the test.
+class OwnQueue {
+ public:
+  OwnQueue() { EXPECT_EQ(tutti_queue_create(&queue_), TUTTI_SUCCESS) << last_error(); }
+  ~OwnQueue() { EXPECT_EQ(tutti_queue_destroy(queue_), TUTTI_SUCCESS); }
+  OwnQueue(const OwnQueue&) = delete;
+  OwnQueue& operator=(const OwnQueue&) = delete;
+  tutti_stream stream() const { return {TUTTI_STREAM_QUEUE, queue_}; }
+  tutti_status wait() const { return tutti_queue_wait(queue_, 0); }
+  tutti_queue* get() const { return queue_; }
+
+ private:
+  tutti_queue* queue_ = nullptr;
+};
+
+/// As operations_of, of calls on queues, which are waited for.
+template <typename Calls>
+std::uint64_t queued_operations_of(tutti_comm* comm, std::initializer_list<const OwnQueue*> queues, const Calls& calls) {
+  const std::uint64_t before = sequence_of(comm);
+  operations_of(comm, calls);
+  for (const OwnQueue* queue : queues) EXPECT_EQ(queue->wait(), TUTTI_SUCCESS) << last_error();
+  return sequence_of(comm) - before;
+}
+
+void sum_in_place(std::vector<std::int32_t>& data, tutti_comm* comm, tutti_stream stream, tutti_work** work = nullptr,
+                  std::uint64_t user_tag = 0) {
+  tutti_call call = TUTTI_CALL_INIT;
+  call.work = work;
+  call.user_tag = user_tag;
+  EXPECT_EQ(tutti_all_reduce(data.data(), data.data(), data.size(), TUTTI_INT32, TUTTI_SUM, comm, stream, &call),
+            TUTTI_SUCCESS)
+      << last_error();
+}
+
+/// What is told of a work that has succeeded; it is released.
+tutti_work_details details_of(tutti_work* work) {
+  tutti_work_details info{};
+  info.size = sizeof info;
+  EXPECT_EQ(tutti_work_info(work, &info), TUTTI_SUCCESS) << last_error();
+  EXPECT_EQ(info.status, TUTTI_SUCCESS);
+  EXPECT_LE(info.start_ns, info.end_ns);
+  EXPECT_NE(info.start_ns, 0u);
+  EXPECT_STRNE(info.algorithm, "");
+  tutti_work_release(work);
+  return info;
+}
+
+TEST(QueuedGroup, SmallSumsAndBroadcastsAreOneOperationEach) {
+  constexpr std::size_t sums = 20, broadcasts = 3;
+  const Ranks ranks(3);
+  ranks.run([](int rank, tutti_comm* comm) {
+    const OwnQueue queue;
+    for (int turn = 0; turn < 20; ++turn) {
+      std::vector<std::vector<std::int32_t>> data(sums + broadcasts);
+      std::vector<tutti_work*> works(data.size());
+      const std::uint64_t first = sequence_of(comm);
+      EXPECT_EQ(queued_operations_of(comm, {&queue},
+                                     [&] {
+                                       for (std::size_t t = 0; t < data.size(); ++t) {
+                                         data[t].assign(t * 17 + 1, rank + static_cast<int>(t));
+                                         if (t < sums) {
+                                           sum_in_place(data[t], comm, queue.stream(), &works[t], 100 + t);
+                                           continue;
+                                         }
+                                         tutti_call call = TUTTI_CALL_INIT;
+                                         call.work = &works[t];
+                                         call.user_tag = 100 + t;
+                                         EXPECT_EQ(
+                                             tutti_broadcast(data[t].data(), data[t].data(), data[t].size(), TUTTI_INT32,
+                                                             static_cast<int>(t - sums), comm, queue.stream(), &call),
+                                             TUTTI_SUCCESS);
+                                       }
+                                     }),
+                2u);
+      for (std::size_t t = 0; t < data.size(); ++t) {
+        const bool is_sum = t < sums;
+        EXPECT_EQ(tutti_work_test(works[t]), TUTTI_SUCCESS) << "the queue was waited for";
+        const tutti_work_details info = details_of(works[t]);
+        EXPECT_EQ(info.sequence, first + (is_sum ? 0 : 1));
+        EXPECT_EQ(info.user_tag, 100 + t);
+        EXPECT_EQ(info.bytes, 4 * data[t].size());
+        EXPECT_STREQ(info.kind, is_sum ? "all_reduce" : "broadcast");
+        const int at = static_cast<int>(t);
+        const int expected = is_sum ? 3 + 3 * at : at - static_cast<int>(sums) + at;
+        EXPECT_EQ(data[t], std::vector<std::int32_t>(data[t].size(), expected)) << t;
+      }
+    }
+  });
+}
+
+TEST(QueuedGroup, JoinsCallsOfOneStreamAlone) {
+  const Ranks ranks(2);
+  ranks.run([](int, tutti_comm* comm) {
+    const OwnQueue one, other;
+    std::vector<std::vector<std::int32_t>> data(8, std::vector<std::int32_t>(9, 1));
+    const tutti_stream streams[] = {one.stream(), one.stream(), other.stream(), other.stream(), other.stream(),
+                                    {},           {},           one.stream()};
+    EXPECT_EQ(queued_operations_of(comm, {&one, &other},
+                                   [&] {
+                                     for (std::size_t t = 0; t < data.size(); ++t) sum_in_place(data[t], comm, streams[t]);
+                                   }),
+              4u)
+        << "2 on one, 3 on the other, 2 that block, 1 on one";
+    for (const auto& each : data) EXPECT_EQ(each, std::vector<std::int32_t>(9, 2));
+  });
+}
+
+/// What a queue has before and behind a group stays there, functions too.
+TEST(QueuedGroup, KeepsItsPlaceOnItsQueue) {
+  const Ranks ranks(2);
+  ranks.run([](int, tutti_comm* comm) {
+    const OwnQueue queue;
+    struct Seen {
+      std::vector<std::int32_t> a = std::vector<std::int32_t>(50, 1), b = std::vector<std::int32_t>(70, 1);
+      std::vector<int> seen;
+      static void note(void* self) {
+        Seen& own = *static_cast<Seen*>(self);
+        own.seen.push_back(own.a.back());
+        own.seen.push_back(own.b.back());
+      }
+    } data;
+    for (int turn = 0; turn < 3; ++turn) {
+      sum_in_place(data.a, comm, queue.stream());
+      EXPECT_EQ(tutti_queue_call(queue.get(), &Seen::note, &data, nullptr), TUTTI_SUCCESS);
+      EXPECT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+      sum_in_place(data.a, comm, queue.stream());
+      sum_in_place(data.b, comm, queue.stream());
+      tutti_call call = TUTTI_CALL_INIT;
+      call.fuse = 1;
+      EXPECT_EQ(tutti_group_end(&call), TUTTI_SUCCESS) << last_error();
+      EXPECT_EQ(tutti_queue_call(queue.get(), &Seen::note, &data, nullptr), TUTTI_SUCCESS);
+    }
+    EXPECT_EQ(queue.wait(), TUTTI_SUCCESS) << last_error();
+    EXPECT_EQ(data.seen, (std::vector<int>{2, 1, 4, 2, 8, 2, 16, 4, 32, 4, 64, 8}));
+    EXPECT_EQ(sequence_of(comm), 6u);
+  });
+}
+
+/// Whatever else a rank's group holds, as others need not be ranks of that.
+TEST(QueuedGroup, IsFusedAlikeWhateverOtherCommunicatorsHaveBetween) {
+  const Ranks ranks(3);
+  ranks.run([](int rank, tutti_comm* comm) {
+    const OwnQueue queue;
+    tutti_comm* part = nullptr;
+    ASSERT_EQ(tutti_comm_split(comm, rank == 2 ? 1 : 0, rank, &part, nullptr), TUTTI_SUCCESS) << last_error();
+    std::vector<std::int32_t> a(5, 1), b(6, 1), c(7, 1), d(8, 1);
+    const std::uint64_t before = sequence_of(comm);
+    EXPECT_EQ(queued_operations_of(part, {&queue},
+                                   [&] {
+                                     sum_in_place(a, comm, queue.stream());
+                                     if (rank != 2) sum_in_place(b, part, queue.stream());
+                                     sum_in_place(c, comm, queue.stream());
+                                     if (rank != 2) sum_in_place(d, part, queue.stream());
+                                   }),
+              rank == 2 ? 0u : 1u);
+    EXPECT_EQ(sequence_of(comm) - before, 1u);
+    EXPECT_EQ(a[4] + c[6], 6);
+    EXPECT_EQ(b[5] + d[7], rank == 2 ? 2 : 4);
+    EXPECT_EQ(tutti_comm_destroy(part), TUTTI_SUCCESS);
+  });
+}
+
+/// A group of two fused sums on a queue, their works, and the whole group's.
+struct TwoSums {
+  std::vector<std::int32_t> a, b;
+  tutti_work* works[3] = {};
+
+  TwoSums(std::size_t count, tutti_comm* comm, const OwnQueue& queue, std::uint64_t timeout_ns = 0) : a(count), b(count) {
+    EXPECT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+    sum_in_place(a, comm, queue.stream(), &works[0]);
+    sum_in_place(b, comm, queue.stream(), &works[1]);
+    tutti_call call = TUTTI_CALL_INIT;
+    call.fuse = 1;
+    call.timeout_ns = timeout_ns;
+    call.work = &works[2];
+    EXPECT_EQ(tutti_group_end(&call), TUTTI_SUCCESS) << last_error();
+  }
+  void expect(tutti_status status) const {
+    for (tutti_work* work : works) {
+      EXPECT_EQ(tutti_work_wait(work, 0), status) << last_error();
+      tutti_work_release(work);
+    }
+  }
+};
+
+TEST(QueuedGroup, ThatFailsEndsAllItsWorks) {
+  const Ranks ranks(2);
+  const OwnQueue queue;
+  const TwoSums sums(1, ranks[0], queue, 1'000'000'000);
+  EXPECT_EQ(tutti_work_test(sums.works[1]), TUTTI_IN_PROGRESS);
+  sums.expect(TUTTI_TIMEOUT);
+  EXPECT_EQ(queue.wait(), TUTTI_TIMEOUT);
+}
+
+TEST(QueuedGroup, OfOtherCountsIsAMismatchOfAllItsWorks) {
+  const Ranks ranks(2);
+  ranks.run([](int rank, tutti_comm* comm) {
+    const OwnQueue queue;
+    TwoSums(rank == 0 ? 4 : 5, comm, queue).expect(TUTTI_MISMATCH);
+    EXPECT_EQ(queue.wait(), TUTTI_MISMATCH);
+  });
+}
+
+/// Where nothing of the group can run, their works end with that.
+TEST(QueuedGroup, OfACommunicatorThatHasFailedEndsItsWorks) {
+  const Ranks ranks(2);
+  const OwnQueue queue;
+  tutti_work* works[2] = {};
+  std::vector<std::int32_t> data[2] = {std::vector<std::int32_t>(3), std::vector<std::int32_t>(4)};
+  ASSERT_EQ(tutti_group_start(), TUTTI_SUCCESS);
+  for (int i = 0; i < 2; ++i) sum_in_place(data[i], ranks[0], queue.stream(), &works[i]);
+  ASSERT_EQ(tutti_comm_abort(ranks[0]), TUTTI_SUCCESS);
+  tutti_call call = TUTTI_CALL_INIT;
+  call.fuse = 1;
+  EXPECT_EQ(tutti_group_end(&call), TUTTI_ABORTED);
+  for (tutti_work* work : works) {
+    EXPECT_EQ(tutti_work_test(work), TUTTI_ABORTED);
+    tutti_work_release(work);
+  }
+}
+
+/// As DDP does: each work is waited for, the last one first.
+TEST(QueuedGroup, IsWaitedForByAnyOfItsWorks) {
+  const Ranks ranks(2);
+  ranks.run([](int, tutti_comm* comm) {
+    const OwnQueue queue;
+    for (int turn = 0; turn < 200; ++turn) {
+      const TwoSums sums(30, comm, queue);
+      EXPECT_EQ(tutti_work_wait(sums.works[1], 0), TUTTI_SUCCESS) << last_error();
+      EXPECT_EQ(tutti_work_test(sums.works[0]), TUTTI_SUCCESS) << "works end in order";
+      sums.expect(TUTTI_SUCCESS);
+    }
+  });
 }
 
 }  // namespace
