@@ -15,8 +15,7 @@ tutti_status verb(const Arguments& a) {
 
 constexpr auto kVerbs = []<size_t... kIndex>(std::index_sequence<kIndex...>) {
   return std::array{&verb<static_cast<Collective>(kIndex)>...};
-}
-(std::make_index_sequence<collective_count>());
+}(std::make_index_sequence<collective_count>());
 
 // As nccl-tests' sendrecv: around a ring, each rank to the next.
 tutti_status send_recv(const Arguments& a) {

@@ -31,7 +31,7 @@ std::string columns(const std::optional<Measured>& measured) {
 }
 
 // One word where both halves of a row agree, else both.
-std::string common(const Row& row, std::string Measured::*field) {
+std::string common(const Row& row, std::string Measured::* field) {
   const std::string first = row.any().*field;
   if (!row.in_place || (*row.in_place).*field == first) return first;
   return first + "/" + (*row.in_place).*field;

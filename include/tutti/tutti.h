@@ -70,9 +70,10 @@ typedef enum tutti_type {
 } tutti_type;
 
 /// Reduction operators. 0 to 4 are NCCL's values. Integers wrap. Floats of 8 and 16 bits are added in float32, and rounded
-/// to nearest even with each message. What is too large for its type becomes infinity, and in E4M3 NaN. min and max give NaN where an operand is NaN, and take −0 to be less than +0. Every
-/// NaN that a fold writes is quiet and positive. avg is the sum divided by the number of ranks (integers: rounded towards
-/// zero). Subnormal numbers are kept. A product of complex numbers is (ac − bd) + (ad + bc)i, each operation rounded.
+/// to nearest even with each message. What is too large for its type becomes infinity, and in E4M3 NaN. min and max give
+/// NaN where an operand is NaN, and take −0 to be less than +0. Every NaN that a fold writes is quiet and positive. avg is
+/// the sum divided by the number of ranks (integers: rounded towards zero). Subnormal numbers are kept. A product of
+/// complex numbers is (ac − bd) + (ad + bc)i, each operation rounded.
 ///
 /// Bitwise operators take integers and bool, logical ones too. Those give 0 or 1 of the element's type; what is not 0 is
 /// true. For bool sum, max and or are "or", and prod, min and and are "and". In a group of one rank the bits stay as they
@@ -529,7 +530,8 @@ TUTTI_API tutti_status tutti_scatter_v(const tutti_block* send_blocks, void* rec
 /// ranks, the blocks need not be. In place: send_blocks is NULL, and send_count 0. With call.canonical = n the send blocks
 /// are this rank's n / ranks operands, each as long as all of recv_blocks, wherever in memory they lie. Lists are copied.
 /// Blocks may be empty, and not overlap. Host memory is packed, up to a MiB at a time: several operations, which
-/// tutti_comm_sequence counts. With canonical it is packed at once, and the communicator keeps the room. Device memory is used where it lies, by one. A rank's blocks are all of one of the two.
+/// tutti_comm_sequence counts. With canonical it is packed at once, and the communicator keeps the room. Device memory is
+/// used where it lies, by one. A rank's blocks are all of one of the two.
 TUTTI_API tutti_status tutti_all_reduce_v(const tutti_block* send_blocks, size_t send_count, const tutti_block* recv_blocks,
                                           size_t recv_count, tutti_type type, tutti_op op, tutti_comm* comm,
                                           tutti_stream stream, const tutti_call* call);

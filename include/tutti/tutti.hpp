@@ -150,11 +150,13 @@ struct TypeOf<std::uint64_t> {
 };
 // The other type of 64 bits, where long has as many.
 template <typename T>
-requires(std::is_same_v<T, long long> && !std::is_same_v<T, std::int64_t>) struct TypeOf<T> {
+  requires(std::is_same_v<T, long long> && !std::is_same_v<T, std::int64_t>)
+struct TypeOf<T> {
   static constexpr tutti_type value = TUTTI_INT64;
 };
 template <typename T>
-requires(std::is_same_v<T, unsigned long long> && !std::is_same_v<T, std::uint64_t>) struct TypeOf<T> {
+  requires(std::is_same_v<T, unsigned long long> && !std::is_same_v<T, std::uint64_t>)
+struct TypeOf<T> {
   static constexpr tutti_type value = TUTTI_UINT64;
 };
 template <>
@@ -194,7 +196,7 @@ template <typename T>
 inline constexpr bool is_opaque = false;
 
 template <typename T>
-requires is_opaque<T>
+  requires is_opaque<T>
 struct detail::TypeOf<T> {
   static_assert(std::is_trivially_copyable_v<T>);
   static constexpr tutti_type value = static_cast<tutti_type>(TUTTI_OPAQUE + sizeof(T));
@@ -207,11 +209,12 @@ inline constexpr tutti_type type_of = detail::TypeOf<T>::value;
 /// What a verb sends: elements in one piece, of a type that has a tutti_type. Not owned; so no temporary that would be gone
 /// with the call, where a queue or a group's end is still to send it.
 template <typename R>
-concept Sent = std::ranges::borrowed_range<R> && std::ranges::contiguous_range<const std::remove_reference_t<R>> &&
+concept Sent =
+    std::ranges::borrowed_range<R> && std::ranges::contiguous_range<const std::remove_reference_t<R>> &&
     std::ranges::sized_range<const std::remove_reference_t<R>> && requires(const std::remove_reference_t<R>& elements) {
-  detail::TypeOf<std::ranges::range_value_t<R>>::value;
-  static_cast<const void*>(std::ranges::data(elements));
-};
+      detail::TypeOf<std::ranges::range_value_t<R>>::value;
+      static_cast<const void*>(std::ranges::data(elements));
+    };
 
 /// What a verb writes: the same, and not const.
 template <typename R>
@@ -220,7 +223,7 @@ concept Received = Sent<R> && !std::is_const_v<std::remove_reference_t<std::rang
 /// The blocks of a v-variant, one for each rank in rank order, of any lengths: a range of what a verb sends or writes.
 template <typename B>
 concept Blocks = std::ranges::forward_range<const std::remove_reference_t<B>> &&
-    Sent<std::ranges::range_reference_t<const std::remove_reference_t<B>>>;
+                 Sent<std::ranges::range_reference_t<const std::remove_reference_t<B>>>;
 /// The same, of what a verb writes.
 template <typename B>
 concept ReceivedBlocks = Blocks<B> && Received<std::ranges::range_reference_t<B>>;
@@ -337,8 +340,8 @@ class Options {
  public:
   Options() = default;
   template <typename Stream>
-  requires std::is_convertible_v<const Stream&, tutti_stream> Options(const Stream& stream)
-      : stream_(stream) {}  // NOLINT: a call's options may be its stream
+    requires std::is_convertible_v<const Stream&, tutti_stream>
+  Options(const Stream& stream) : stream_(stream) {}  // NOLINT: a call's options may be its stream
 
   /// Receives the operation's handle. Such options are for one call.
   Options& work(Work& work) { return with(call_.work, work.place()); }
@@ -571,14 +574,14 @@ class Communicator {
   }
   /// Out of place; equal sizes, unless a rank has several operands.
   template <Sent S, Received R>
-  requires Alike<S, R>
+    requires Alike<S, R>
   void all_reduce(S&& send, R&& recv, tutti_op op = TUTTI_SUM, const Options& options = {}) const {
     std::error_code why;
     all_reduce(send, recv, why, op, options);
     detail::check(why);
   }
   template <Sent S, Received R>
-  requires Alike<S, R>
+    requires Alike<S, R>
   void all_reduce(S&& send, R&& recv, std::error_code& why, tutti_op op = TUTTI_SUM, const Options& options = {}) const {
     const std::size_t each = operands(options, why);
     if (why || !fit(count(send), each * count(recv), why)) return;
@@ -595,14 +598,14 @@ class Communicator {
   }
   /// recv is as large as send on the root, and ignored elsewhere, where it may be empty.
   template <Sent S, Received R>
-  requires Alike<S, R>
+    requires Alike<S, R>
   void reduce(S&& send, R&& recv, int root, tutti_op op = TUTTI_SUM, const Options& options = {}) const {
     std::error_code why;
     reduce(send, recv, root, why, op, options);
     detail::check(why);
   }
   template <Sent S, Received R>
-  requires Alike<S, R>
+    requires Alike<S, R>
   void reduce(S&& send, R&& recv, int root, std::error_code& why, tutti_op op = TUTTI_SUM,
               const Options& options = {}) const {
     const std::size_t each = operands(options, why);
@@ -627,14 +630,14 @@ class Communicator {
   }
   /// recv is size() times as large as send.
   template <Sent S, Received R>
-  requires Alike<S, R>
+    requires Alike<S, R>
   void all_gather(S&& send, R&& recv, const Options& options = {}) const {
     std::error_code why;
     all_gather(send, recv, why, options);
     detail::check(why);
   }
   template <Sent S, Received R>
-  requires Alike<S, R>
+    requires Alike<S, R>
   void all_gather(S&& send, R&& recv, std::error_code& why, const Options& options = {}) const {
     if (!fit_blocks(count(recv), count(send), why)) return;
     detail::note(tutti_all_gather(first(send), first(recv), count(send), type_of<Element<R>>, get(), options.stream(),
@@ -643,14 +646,14 @@ class Communicator {
   }
   /// send is size() times as large as recv.
   template <Sent S, Received R>
-  requires Alike<S, R>
+    requires Alike<S, R>
   void reduce_scatter(S&& send, R&& recv, tutti_op op = TUTTI_SUM, const Options& options = {}) const {
     std::error_code why;
     reduce_scatter(send, recv, why, op, options);
     detail::check(why);
   }
   template <Sent S, Received R>
-  requires Alike<S, R>
+    requires Alike<S, R>
   void reduce_scatter(S&& send, R&& recv, std::error_code& why, tutti_op op = TUTTI_SUM,
                       const Options& options = {}) const {
     if (!fit_blocks(count(send), count(recv), why)) return;
@@ -660,14 +663,14 @@ class Communicator {
   }
   /// send and recv hold size() blocks each, equally large.
   template <Sent S, Received R>
-  requires Alike<S, R>
+    requires Alike<S, R>
   void all_to_all(S&& send, R&& recv, const Options& options = {}) const {
     std::error_code why;
     all_to_all(send, recv, why, options);
     detail::check(why);
   }
   template <Sent S, Received R>
-  requires Alike<S, R>
+    requires Alike<S, R>
   void all_to_all(S&& send, R&& recv, std::error_code& why, const Options& options = {}) const {
     const std::size_t block = count(send) / ranks(why);
     if (!fit(count(send), count(recv), why) || !fit_blocks(count(send), block, why)) return;
@@ -677,14 +680,14 @@ class Communicator {
   }
   /// recv is size() times as large as send on the root, and ignored elsewhere, where it may be empty.
   template <Sent S, Received R>
-  requires Alike<S, R>
+    requires Alike<S, R>
   void gather(S&& send, R&& recv, int root, const Options& options = {}) const {
     std::error_code why;
     gather(send, recv, root, why, options);
     detail::check(why);
   }
   template <Sent S, Received R>
-  requires Alike<S, R>
+    requires Alike<S, R>
   void gather(S&& send, R&& recv, int root, std::error_code& why, const Options& options = {}) const {
     if (!at_root(root, count(recv), count(send) * ranks(why), why)) return;
     detail::note(tutti_gather(first(send), first(recv), count(send), type_of<Element<R>>, root, get(), options.stream(),
@@ -693,14 +696,14 @@ class Communicator {
   }
   /// send is size() times as large as recv on the root, and ignored elsewhere, where it may be empty.
   template <Sent S, Received R>
-  requires Alike<S, R>
+    requires Alike<S, R>
   void scatter(S&& send, R&& recv, int root, const Options& options = {}) const {
     std::error_code why;
     scatter(send, recv, root, why, options);
     detail::check(why);
   }
   template <Sent S, Received R>
-  requires Alike<S, R>
+    requires Alike<S, R>
   void scatter(S&& send, R&& recv, int root, std::error_code& why, const Options& options = {}) const {
     if (!at_root(root, count(send), count(recv) * ranks(why), why)) return;
     detail::note(tutti_scatter(first(send), first(recv), count(recv), type_of<Element<R>>, root, get(), options.stream(),
@@ -713,7 +716,7 @@ class Communicator {
 
   /// recv_blocks[r] is as long as rank r's send, the same on all ranks.
   template <Sent S, ReceivedBlocks B>
-  requires BlocksAlike<B, S>
+    requires BlocksAlike<B, S>
   void all_gather_v(S&& send, B&& recv_blocks, std::error_code& why, const Options& options = {}) const {
     const std::vector<tutti_block> blocks = list_of(recv_blocks);
     if (!fit(blocks.size(), ranks(why), why)) return;
@@ -722,7 +725,7 @@ class Communicator {
                  why);
   }
   template <Sent S, ReceivedBlocks B>
-  requires BlocksAlike<B, S>
+    requires BlocksAlike<B, S>
   void all_gather_v(S&& send, B&& recv_blocks, const Options& options = {}) const {
     std::error_code why;
     all_gather_v(send, recv_blocks, why, options);
@@ -730,7 +733,7 @@ class Communicator {
   }
   /// send_blocks[r] is as long as rank r's recv, the same on all ranks.
   template <Blocks B, Received R>
-  requires BlocksAlike<B, R>
+    requires BlocksAlike<B, R>
   void reduce_scatter_v(const B& send_blocks, R&& recv, std::error_code& why, tutti_op op = TUTTI_SUM,
                         const Options& options = {}) const {
     const std::vector<tutti_block> blocks = list_of(send_blocks);
@@ -740,7 +743,7 @@ class Communicator {
                  why);
   }
   template <Blocks B, Received R>
-  requires BlocksAlike<B, R>
+    requires BlocksAlike<B, R>
   void reduce_scatter_v(const B& send_blocks, R&& recv, tutti_op op = TUTTI_SUM, const Options& options = {}) const {
     std::error_code why;
     reduce_scatter_v(send_blocks, recv, why, op, options);
@@ -748,7 +751,7 @@ class Communicator {
   }
   /// send_blocks[j] is as long as rank j's recv_blocks[i], i being this rank.
   template <Blocks S, ReceivedBlocks R>
-  requires BlocksAlike<S, std::ranges::range_reference_t<R>>
+    requires BlocksAlike<S, std::ranges::range_reference_t<R>>
   void all_to_all_v(const S& send_blocks, R&& recv_blocks, std::error_code& why, const Options& options = {}) const {
     const std::vector<tutti_block> from = list_of(send_blocks), to = list_of(recv_blocks);
     if (!fit(from.size(), ranks(why), why) || !fit(to.size(), ranks(why), why)) return;
@@ -757,7 +760,7 @@ class Communicator {
                  why);
   }
   template <Blocks S, ReceivedBlocks R>
-  requires BlocksAlike<S, std::ranges::range_reference_t<R>>
+    requires BlocksAlike<S, std::ranges::range_reference_t<R>>
   void all_to_all_v(const S& send_blocks, R&& recv_blocks, const Options& options = {}) const {
     std::error_code why;
     all_to_all_v(send_blocks, recv_blocks, why, options);
@@ -765,7 +768,7 @@ class Communicator {
   }
   /// recv_blocks[r] is as long as rank r's send on the root; recv_blocks is ignored elsewhere, where it may be empty.
   template <Sent S, ReceivedBlocks B>
-  requires BlocksAlike<B, S>
+    requires BlocksAlike<B, S>
   void gather_v(S&& send, B&& recv_blocks, int root, std::error_code& why, const Options& options = {}) const {
     const std::vector<tutti_block> blocks = list_of(recv_blocks);
     if (!at_root(root, blocks.size(), ranks(why), why)) return;
@@ -774,7 +777,7 @@ class Communicator {
                  why);
   }
   template <Sent S, ReceivedBlocks B>
-  requires BlocksAlike<B, S>
+    requires BlocksAlike<B, S>
   void gather_v(S&& send, B&& recv_blocks, int root, const Options& options = {}) const {
     std::error_code why;
     gather_v(send, recv_blocks, root, why, options);
@@ -782,7 +785,7 @@ class Communicator {
   }
   /// send_blocks[r] is as long as rank r's recv on the root; send_blocks is ignored elsewhere, where it may be empty.
   template <Blocks B, Received R>
-  requires BlocksAlike<B, R>
+    requires BlocksAlike<B, R>
   void scatter_v(const B& send_blocks, R&& recv, int root, std::error_code& why, const Options& options = {}) const {
     const std::vector<tutti_block> blocks = list_of(send_blocks);
     if (!at_root(root, blocks.size(), ranks(why), why)) return;
@@ -791,7 +794,7 @@ class Communicator {
                  why);
   }
   template <Blocks B, Received R>
-  requires BlocksAlike<B, R>
+    requires BlocksAlike<B, R>
   void scatter_v(const B& send_blocks, R&& recv, int root, const Options& options = {}) const {
     std::error_code why;
     scatter_v(send_blocks, recv, root, why, options);
@@ -801,7 +804,7 @@ class Communicator {
   /// Buffers in pieces: `send_blocks`, one behind the other, are folded into `recv_blocks`. Any number of any lengths,
   /// which have as many elements together on all ranks; with Options::canonical each is an operand. See tutti_all_reduce_v.
   template <Blocks S, ReceivedBlocks R>
-  requires BlocksAlike<S, std::ranges::range_reference_t<R>>
+    requires BlocksAlike<S, std::ranges::range_reference_t<R>>
   void all_reduce_v(const S& send_blocks, R&& recv_blocks, std::error_code& why, tutti_op op = TUTTI_SUM,
                     const Options& options = {}) const {
     const std::vector<tutti_block> from = list_of(send_blocks), to = list_of(recv_blocks);
@@ -811,7 +814,7 @@ class Communicator {
                  why);
   }
   template <Blocks S, ReceivedBlocks R>
-  requires BlocksAlike<S, std::ranges::range_reference_t<R>>
+    requires BlocksAlike<S, std::ranges::range_reference_t<R>>
   void all_reduce_v(const S& send_blocks, R&& recv_blocks, tutti_op op = TUTTI_SUM, const Options& options = {}) const {
     std::error_code why;
     all_reduce_v(send_blocks, recv_blocks, why, op, options);

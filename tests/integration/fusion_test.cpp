@@ -216,10 +216,7 @@ TEST(Group, KeepsApartWhatIsLongOrOtherwiseOrNotAskedFor) {
     };
     EXPECT_EQ(operations_of(comm, [&] { sum(a, a), sum(b, b), sum(d, d); }), 2u) << "d is long";
     EXPECT_EQ(operations_of(comm, [&] { sum(a, a), sum(b, b, TUTTI_MAX); }), 2u);
-    EXPECT_EQ(operations_of(
-                  comm, [&] { sum(a, b), sum(b, c); }, false),
-              2u)
-        << "c is the sum of a sum";
+    EXPECT_EQ(operations_of(comm, [&] { sum(a, b), sum(b, c); }, false), 2u) << "c is the sum of a sum";
     EXPECT_EQ(a, std::vector<std::int32_t>(100, 4));
     EXPECT_EQ(b, std::vector<std::int32_t>(100, 8));
     EXPECT_EQ(c, std::vector<std::int32_t>(100, 16));

@@ -211,9 +211,8 @@ TEST(QueueCalls, ThatThrowFailTheirWorkAndTheNextWait) {
   tutti_queue* queue = nullptr;
   ASSERT_EQ(tutti_queue_create(&queue), TUTTI_SUCCESS) << last_error();
   tutti_work* work = nullptr;
-  ASSERT_EQ(tutti_queue_call(
-                queue, [](void*) { throw std::runtime_error("the disk is full"); }, nullptr, &work),
-            TUTTI_SUCCESS);
+  ASSERT_EQ(
+      tutti_queue_call(queue, [](void*) { throw std::runtime_error("the disk is full"); }, nullptr, &work), TUTTI_SUCCESS);
   EXPECT_EQ(tutti_work_wait(work, 0), TUTTI_INTERNAL_ERROR);
   EXPECT_THAT(last_error(), HasSubstr("the disk is full"));
   tutti_work_release(work);

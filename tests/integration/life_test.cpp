@@ -247,7 +247,9 @@ TEST(Creation, ThatIsRefusedLeavesNothingBehind) {
 TEST(Creation, ThatIsOverLeavesNoThreadAndNoSocketBehind) {
   std::thread([] {}).join();  // with which a sanitizer's own thread comes
   const Holdings before = Holdings::now();
-  { const Ranks ranks(3); }
+  {
+    const Ranks ranks(3);
+  }
   EXPECT_TRUE(holds_no_more_than(before));
 }
 
@@ -477,9 +479,7 @@ TEST(Forks, AChildIsToldAtOnceThatNobodyCompletesItsParentsWorks) {
       if (tutti_work_test(work) != TUTTI_INVALID_USAGE) return 1;
       if (tutti_work_wait(work, 0) != TUTTI_INVALID_USAGE) return 2;
       if (tutti_work_info(work, &info) != TUTTI_INVALID_USAGE) return 3;
-      if (tutti_work_on_complete(
-              work, [](void*, tutti_status) {}, nullptr) != TUTTI_INVALID_USAGE)
-        return 4;
+      if (tutti_work_on_complete(work, [](void*, tutti_status) {}, nullptr) != TUTTI_INVALID_USAGE) return 4;
       if (last_error().find("which forked this one") == std::string::npos) return 5;
       tutti_work_release(work);
     }

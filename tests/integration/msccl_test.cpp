@@ -342,8 +342,7 @@ TEST(MscclFiles, ServeEveryTypeAndOperatorOfTheirCollective) {
       Problem problem = file->problem(37);
       problem.type = type;
       problem.op = op;
-      const auto got = results(
-          problem, [&](int r) { return with[r]; }, file->name.c_str());
+      const auto got = results(problem, [&](int r) { return with[r]; }, file->name.c_str());
       EXPECT_EQ(choice_of(with[0]), file->name);
       ASSERT_FALSE(got.empty());
       EXPECT_EQ(got, results(

@@ -45,7 +45,7 @@ std::string refuse_interface(const Settings& settings) {
 }
 
 std::string refuse_secret_file(const Settings& settings) {
-  struct stat about {};
+  struct stat about{};
   const bool pipe = ::stat(settings.secret_file.c_str(), &about) == 0 && S_ISFIFO(about.st_mode);
   if (pipe) return "";  // what it holds is for the program that is meant
   constexpr std::uint64_t most_ns = 1'000'000'000;

@@ -567,8 +567,7 @@ int run_algorithm(const Request& request, const plan_tool::NamedNetwork& network
   }
   const Plan plan = make_plan(*choice->algorithm, *problem, *view, choice->parameters, request.slice);
   if (request.command == "show" && request.rank >= 0) {
-    return show_one(
-        request, plan, [&](int rank) { return make_program(*choice->algorithm, plan, *view, rank); }, output);
+    return show_one(request, plan, [&](int rank) { return make_program(*choice->algorithm, plan, *view, rank); }, output);
   }
   if (request.command != "simulate") {
     const auto schedule = make_schedule(*choice, *problem, *view, request.slice);
