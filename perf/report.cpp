@@ -12,6 +12,7 @@
 #include "perf/nccl_file.h"
 #include "src/program/files.h"
 #include "src/tables/names.h"
+#include "src/tables/units.h"
 
 namespace tutti::perf {
 namespace {
