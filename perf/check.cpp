@@ -60,10 +60,10 @@ Extent extent_of(const CheckedOperation& operation, uint64_t block) {
 std::vector<tutti_block> pieces_of(const CheckedOperation& operation, std::byte* base) {
   const uint64_t size = tutti_type_size(operation.pattern.type);
   std::vector<tutti_block> pieces;
-  for (int p = 0; p < most_pieces; ++p) {
+  for (int p = 0; p < piece_count; ++p) {
     const auto begin = [&](int piece) {
-      return piece == most_pieces ? operation.count
-                                  : block_begin(operation.division, operation.count / most_pieces, most_pieces, piece);
+      return piece == piece_count ? operation.count
+                                  : block_begin(operation.division, operation.count / piece_count, piece_count, piece);
     };
     pieces.push_back({base + begin(p) * size, begin(p + 1) - begin(p)});
   }

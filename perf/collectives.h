@@ -39,11 +39,11 @@ struct BenchedCollective : CollectiveInfo {
   bool point_to_point;  ///< messages between two ranks each: no algorithm is chosen
   tutti_status (*call)(const Arguments& arguments);
   bool takes_lists = false;  ///< is a v-variant: its blocks have lengths of their own
-  bool in_pieces = false;    ///< a v-variant whose blocks are pieces of one buffer: most_pieces of them
+  bool in_pieces = false;    ///< a v-variant whose blocks are pieces of one buffer: piece_count of them
 };
 
 /// Blocks of either list of an all_reduce_v.
-inline constexpr int most_pieces = 16;
+inline constexpr int piece_count = 16;
 
 /// All of them, in the order of --help.
 const std::vector<BenchedCollective>& collectives();

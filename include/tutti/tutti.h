@@ -343,8 +343,8 @@ TUTTI_API tutti_status tutti_comm_create_all(tutti_comm** comms, int ranks, cons
 /// poll hook included; the name and non_blocking are not. A rank that gives up once the split has begun (the parent's poll
 /// hook, no memory) makes `comm` fail on all ranks at once.
 /// What is split off shares the connections of `comm`, which may be destroyed before it: it takes no thread and one
-/// descriptor. Where it has other transports, interfaces, traffic class or connect timeout, it opens its own: some 15
-/// descriptors. Communicators may be used by several threads at once, in any order.
+/// descriptor. Where it has other transports, interfaces, traffic class or connect timeout, it opens its own, of
+/// its own descriptors. Communicators may be used by several threads at once, in any order.
 /// With config.non_blocking the handle is there at once, as in tutti_comm_create, but its rank and size answer
 /// TUTTI_IN_PROGRESS until it is there; a rank without a group returns TUTTI_IN_PROGRESS, too, and takes part beside.
 TUTTI_API tutti_status tutti_comm_split(tutti_comm* comm, int color, int key, tutti_comm** out, const tutti_config* config);
@@ -632,18 +632,18 @@ TUTTI_API tutti_status tutti_queue_wait(tutti_queue* queue, uint64_t timeout_ns)
 /// that leaves `fn` is TUTTI_INTERNAL_ERROR of the work and of tutti_queue_wait.
 TUTTI_API tutti_status tutti_queue_call(tutti_queue* queue, void (*fn)(void* ctx), void* ctx, tutti_work** work);
 
-/// In which order works end. Notices and callbacks come in the same order.
-///
-/// Queue     collectives and functions of one queue end in the order in which they were enqueued, whatever their
-///           communicators.
-/// CUDA      collectives of one communicator on one stream likewise. Those of several communicators may end in any order,
-///           as each looks for its own. A call of no elements ends at once. So does one that could not be launched.
-/// Blocking  those of one communicator in a group end in the order of calls. Communicators run side by side there.
-/// Fusion    calls that are one operation end in the order of calls, before what comes next on their stream.
-/// Transfers sends and receives may end in any order, and before collectives that their queue has before them.
-/// Streams   works of different streams end in no order, though a communicator's operations run in the order of entry.
-/// Groups    a whole group's work ends behind all of its operations. Where a group's end fails, what was not enqueued ends
-///           at once.
+// In which order works end. Notices and callbacks come in the same order.
+//
+// Queue     collectives and functions of one queue end in the order in which they were enqueued, whatever their
+//           communicators.
+// CUDA      collectives of one communicator on one stream likewise. Those of several communicators may end in any order,
+//           as each looks for its own. A call of no elements ends at once. So does one that could not be launched.
+// Blocking  those of one communicator in a group end in the order of calls. Communicators run side by side there.
+// Fusion    calls that are one operation end in the order of calls, before what comes next on their stream.
+// Transfers sends and receives may end in any order, and before collectives that their queue has before them.
+// Streams   works of different streams end in no order, though a communicator's operations run in the order of entry.
+// Groups    a whole group's work ends behind all of its operations. Where a group's end fails, what was not enqueued ends
+//           at once.
 
 /// What is known of an operation.
 typedef struct tutti_work_details {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <set>
 #include <utility>
 
 #include "src/base/background_thread.h"
@@ -58,7 +57,7 @@ void LaunchWatch::run() {
     if (!new_.empty()) nap = shortest_nap_ns;
     watched_.splice(watched_.end(), new_);
     const bool only_graphs =
-        std::all_of(watched_.begin(), watched_.end(), [](const Watched& each) { return each.call.sequence == UINT64_MAX; });
+        std::all_of(watched_.begin(), watched_.end(), [](const Watched& each) { return each.is_captured(); });
     if (closing_ && only_graphs) break;
     if (watched_.empty()) {
       changed_.wait(lock, [this] { return closing_ || !new_.empty(); });
@@ -68,13 +67,9 @@ void LaunchWatch::run() {
     const std::uint64_t now = now_ns();
     if (side_.has_failed() && failed_since_ns_ == 0) failed_since_ns_ = now;
     std::size_t gone = 0;
-    std::set<std::pair<cuda::StreamHandle, std::thread::id>> under_way;  // what comes later on these ends later
     for (auto each = watched_.begin(); each != watched_.end();) {
-      const bool captured = each->call.sequence == UINT64_MAX;
-      const bool is_next = captured || !under_way.contains(each->stream());
-      const bool over = captured ? look_at_captured(*each) : look(*each, now, is_next);
-      if (!captured && !over) under_way.insert(each->stream());
-      gone += over && captured ? 1 : 0;
+      const bool over = each->is_captured() ? look_at_captured(*each) : look(*each, now);
+      gone += over && each->is_captured() ? 1 : 0;
       if (over) nap = shortest_nap_ns;
       each = over ? watched_.erase(each) : std::next(each);
     }
@@ -91,9 +86,8 @@ void LaunchWatch::run() {
 }
 
 /// Whether it is over. What was stopped is left for the next time: a call of the same launch that says why may have ended
-/// after this look at it. is_next: all before it on its stream are over. Else it is left, too: one before it may have ended
-/// after the look at that.
-bool LaunchWatch::look(Watched& watched, std::uint64_t now, bool is_next) {
+/// after this look at it. So is what has ended before a call that came first on its stream: works end in that order.
+bool LaunchWatch::look(Watched& watched, std::uint64_t now) {
   DeviceCall& call = watched.call;
   if (!watched.started && call.flight->begun(call.job)) {
     watched.started = true;
@@ -101,13 +95,13 @@ bool LaunchWatch::look(Watched& watched, std::uint64_t now, bool is_next) {
   }
   const JobEnd end = call.flight->end(call.job);
   if (end == JobEnd::aborted && !std::exchange(watched.stopped, true)) return false;
-  if (end != JobEnd::under_way && !is_next) return false;
   if (end != JobEnd::under_way) {
+    if (!is_next(watched)) return false;
     finish(watched, catching([&] { return side_.outcome(call, end, {}); }));
     return true;
   }
   if (failed_since_ns_ != 0) {
-    if (now - failed_since_ns_ < longest_end_ns || !is_next) return false;
+    if (now - failed_since_ns_ < longest_end_ns || !is_next(watched)) return false;
     finish(watched, side_.control().first_error());
     return true;
   }
@@ -119,6 +113,15 @@ bool LaunchWatch::look(Watched& watched, std::uint64_t now, bool is_next) {
     }));
   }
   return false;
+}
+
+/// Whether all that was called before it on its stream is over.
+bool LaunchWatch::is_next(const Watched& watched) const {
+  for (const Watched& each : watched_) {
+    if (&each == &watched) break;
+    if (!each.is_captured() && each.stream() == watched.stream()) return false;
+  }
+  return true;
 }
 
 bool LaunchWatch::look_at_captured(Watched& watched) {

@@ -34,7 +34,8 @@ class LaunchWatch {
     bool started = false;
     bool stopped = false;  ///< it was seen to be aborted
     PeerInquiry inquiry;
-    std::thread::id caller = std::this_thread::get_id();
+    std::thread::id caller;
+    bool is_captured() const { return call.sequence == UINT64_MAX; }
     /// Its stream. Each thread has one of its own by the name of cuda::kPerThreadStream.
     std::pair<cuda::StreamHandle, std::thread::id> stream() const {
       const bool is_of_thread = reinterpret_cast<std::uintptr_t>(call.stream) == cuda::kPerThreadStream;
@@ -42,7 +43,8 @@ class LaunchWatch {
     }
   };
   void run();
-  bool look(Watched& watched, std::uint64_t now, bool is_next);
+  bool look(Watched& watched, std::uint64_t now);
+  bool is_next(const Watched& watched) const;
   bool look_at_captured(Watched& watched);
   void finish(Watched& watched, Status status);
 

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/own_queue.h"
 #include "tests/support/ranks.h"
 
 namespace tutti::test {
@@ -24,20 +25,6 @@ using testing::HasSubstr;
 
 constexpr std::uint64_t kMillisecond = 1'000'000;
 constexpr std::size_t kLong = 300'000;  ///< bytes that go once their receiver has asked for them
-
-/// A queue of the test's.
-class TestQueue {
- public:
-  TestQueue() { EXPECT_EQ(tutti_queue_create(&queue_), TUTTI_SUCCESS) << last_error(); }
-  ~TestQueue() { EXPECT_EQ(tutti_queue_destroy(queue_), TUTTI_SUCCESS); }
-  TestQueue(const TestQueue&) = delete;
-  TestQueue& operator=(const TestQueue&) = delete;
-  tutti_stream stream() const { return {TUTTI_STREAM_QUEUE, queue_}; }
-  tutti_status wait() const { return tutti_queue_wait(queue_, 0); }
-
- private:
-  tutti_queue* queue_ = nullptr;
-};
 
 /// A transfer behind the caller's back, and its memory.
 class Posted {
@@ -110,7 +97,7 @@ TEST_P(TakenBackOver, AReceiveEndsAtOnceAndTakesNoMessageAnyMore) {
   ranks.run([&](int rank, tutti_comm* comm) {
     for (int round = 0; round < 20; ++round) {
       for (const int source : {1, TUTTI_ANY_SOURCE}) {
-        const TestQueue queue;
+        const OwnQueue queue;
         if (rank == 0) {
           const Posted first(false, bytes_of(0, 8), source, comm, queue.stream(), 7);
           const Posted second(false, bytes_of(0, 8), source, comm, queue.stream(), 7);
@@ -143,7 +130,7 @@ TEST_P(TakenBackOver, ASendThatItsReceiverHasHeardOfIsForgottenThere) {
   std::barrier<> meeting(2);
   ranks.run([&](int rank, tutti_comm* comm) {
     for (int round = 0; round < 10; ++round) {
-      const TestQueue queue;
+      const OwnQueue queue;
       if (rank == 0) {
         const Posted first(true, bytes_of(1, kLong), 1, comm, queue.stream());
         const Posted second(true, bytes_of(2, kLong), 1, comm, queue.stream());
@@ -178,7 +165,7 @@ TEST_P(TakenBackOver, ASendEndsWithoutItsReceiverWhoseReceiveTakesTheNextMessage
     ranks.run([&](int rank, tutti_comm* comm) {
       ASSERT_NO_FATAL_FAILURE(expect_sound(rank, comm));
       meeting.arrive_and_wait();
-      const TestQueue queue;
+      const OwnQueue queue;
       if (rank == 0) {
         const Posted first(true, bytes_of(1, kLong), 1, comm, queue.stream(), 0, soft ? 20 * kMillisecond : 0);
         ::usleep(2000);
@@ -219,7 +206,7 @@ TEST_P(TakenBackOver, ASendThatEndedWithoutItsReceiverAnswersThoughItsProgramCom
       tutti_call other = TUTTI_CALL_INIT;
       other.tag = 9;
       if (rank == 0) {
-        const TestQueue queue;
+        const OwnQueue queue;
         const tutti_stream stream = blocking ? tutti_stream{} : queue.stream();
         const Posted behind(true, bytes_of(2, 8), 1, comm, queue.stream(), 9);
         if (blocking) {
@@ -254,7 +241,7 @@ TEST_P(TakenBackOver, ASendThatEndedWithoutItsReceiverIsNoMismatch) {
     ASSERT_NO_FATAL_FAILURE(expect_sound(rank, comm));
     meeting.arrive_and_wait();
     if (rank == 0) {
-      const TestQueue queue;
+      const OwnQueue queue;
       const Posted first(true, bytes_of(1, kLong), 1, comm, queue.stream(), 0, kMillisecond);
       EXPECT_EQ(first.wait(), TUTTI_TIMEOUT) << last_error();
       const Posted second(true, bytes_of(2, 8), 1, comm, queue.stream());
@@ -324,7 +311,7 @@ TEST_P(TakenBackOver, ALongTransferThatHasBegunGoesOn) {
   const Ranks ranks(2, GetParam());
   std::atomic<bool> has_begun{false};
   ranks.run([&has_begun](int rank, tutti_comm* comm) {
-    const TestQueue queue;
+    const OwnQueue queue;
     const Posted all(rank == 0, bytes_of(rank == 0 ? 9 : 0, bytes), 1 - rank, comm, queue.stream(), 0);
     if (rank == 1) {
       while (all.source() < 0) std::this_thread::yield();
@@ -346,7 +333,7 @@ TEST_P(TakenBackOver, ALongSoftTransferThatHasBegunGoesOnOnBothEnds) {
   constexpr std::size_t bytes = 96 << 20;
   const Ranks ranks(2, GetParam());
   ranks.run([](int rank, tutti_comm* comm) {
-    const TestQueue queue;
+    const OwnQueue queue;
     const Posted all(rank == 0, bytes_of(rank == 0 ? 9 : 0, bytes), 1 - rank, comm, queue.stream(), 0, 40 * kMillisecond);
     const tutti_status ended = all.wait();
     if (ended == TUTTI_SUCCESS && rank == 1) {
@@ -368,7 +355,7 @@ class Storm {
 
   /// The numbers of those that were sent, as the sends say.
   std::vector<std::uint32_t> send_all() {
-    const TestQueue queue;
+    const OwnQueue queue;
     std::vector<Posted> sends;
     for (std::uint32_t n = 0; n < kMessages; ++n) {
       const std::size_t bytes = random_() % 2 == 0 ? 4 + random_() % 2000 : 150'000 + random_() % 200'000;
@@ -389,7 +376,7 @@ class Storm {
 
   /// The numbers of those that were received, until the sender says that there are no more.
   std::vector<std::uint32_t> receive_all() {
-    const TestQueue queue;
+    const OwnQueue queue;
     std::vector<std::uint32_t> received;
     std::vector<Posted> receives;
     const auto take = [&](const Posted& each) {
@@ -485,7 +472,7 @@ INSTANTIATE_TEST_SUITE_P(Transports, TakenBackOver, testing::Values("shm", "tcp"
 
 TEST(TakenBack, ToOneself) {
   const Ranks ranks(1);
-  const TestQueue queue;
+  const OwnQueue queue;
   const Posted sent(true, bytes_of(1, 100), 0, ranks[0], queue.stream());
   const Posted other(true, bytes_of(2, 100), 0, ranks[0], queue.stream());
   EXPECT_EQ(sent.cancel(), TUTTI_SUCCESS) << last_error();
@@ -502,7 +489,7 @@ TEST(TakenBack, FromAnotherThreadThanTheOneThatWaits) {
     tutti_work* work = nullptr;
     tutti_call call = TUTTI_CALL_INIT;
     call.work = &work;
-    const TestQueue queue;
+    const OwnQueue queue;
     int value = 0;
     ASSERT_EQ(tutti_recv(&value, 1, TUTTI_INT32, 0, ranks[0], queue.stream(), &call), TUTTI_SUCCESS);
     std::thread waits([work] { EXPECT_EQ(tutti_work_wait(work, 0), TUTTI_ABORTED); });
@@ -570,7 +557,7 @@ TEST(TakenBack, AreSendsAndReceivesAlone) {
 TEST(Works, TellWhatTheyAre) {
   const Ranks ranks(2);
   ranks.run([](int rank, tutti_comm* comm) {
-    const TestQueue queue;
+    const OwnQueue queue;
     const auto details_of = [](tutti_work* work) {
       tutti_work_details info{};
       info.size = sizeof info;

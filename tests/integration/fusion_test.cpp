@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "include/tutti/tutti.h"
+#include "tests/support/own_queue.h"
 #include "tests/support/ranks.h"
 
 namespace tutti::test {
@@ -364,21 +365,6 @@ TEST(Group, ThatFailsEndsAllItsWorks) {
     tutti_work_release(work);
   }
 }
-
-/// A queue that ends with the test.
-class OwnQueue {
- public:
-  OwnQueue() { EXPECT_EQ(tutti_queue_create(&queue_), TUTTI_SUCCESS) << last_error(); }
-  ~OwnQueue() { EXPECT_EQ(tutti_queue_destroy(queue_), TUTTI_SUCCESS); }
-  OwnQueue(const OwnQueue&) = delete;
-  OwnQueue& operator=(const OwnQueue&) = delete;
-  tutti_stream stream() const { return {TUTTI_STREAM_QUEUE, queue_}; }
-  tutti_status wait() const { return tutti_queue_wait(queue_, 0); }
-  tutti_queue* get() const { return queue_; }
-
- private:
-  tutti_queue* queue_ = nullptr;
-};
 
 /// As operations_of, of calls on queues, which are waited for.
 template <typename Calls>

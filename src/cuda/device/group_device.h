@@ -9,8 +9,8 @@
 #endif
 
 #define TUTTI_DEVICE __device__ inline __attribute__((always_inline))
-// A function that is called: one that many places need, and few of them often.
-#define TUTTI_DEVICE_APART __device__ inline __attribute__((noinline))
+// For what many places need and few launches: its code is there once.
+#define TUTTI_DEVICE_NOINLINE __device__ inline __attribute__((noinline))
 // A kernel that takes its parameters' address copies them to its stack otherwise. clang 19 does not know the word.
 #ifdef __CUDACC__
 #define TUTTI_PARAMETER __grid_constant__

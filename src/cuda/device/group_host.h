@@ -7,7 +7,7 @@
 #include "src/cuda/device/host_thread.h"
 
 #define TUTTI_DEVICE inline
-#define TUTTI_DEVICE_APART inline
+#define TUTTI_DEVICE_NOINLINE inline
 /// Defines `name`, a HostKernelFunction: the body with its one struct of parameters.
 #define TUTTI_KERNEL(name, Parameters, body)                   \
   void name(tutti::device::HostThread& thread, void** given) { \

@@ -41,7 +41,7 @@ struct CopyOnly {
 
 /// The segment of a list that has a byte of its buffer: in strides that double, and then halve. from: a guess, which may be
 /// anything, as it is before the first step.
-TUTTI_DEVICE_APART std::uint64_t find_segment(const SegmentList& list, std::uint64_t offset, std::uint64_t from) {
+TUTTI_DEVICE_NOINLINE std::uint64_t find_segment(const SegmentList& list, std::uint64_t offset, std::uint64_t from) {
   const auto begins_later = [&](std::uint64_t s) { return s >= list.count || list.segments[s].begin > offset; };
   if (begins_later(from)) from = 0;
   std::uint64_t stride = 1;

@@ -47,7 +47,6 @@ class SoftNics {
   int open_lists() const { return open_lists_; }
 
  private:
-  struct Opened;
   struct Nic {
     ibv_device device{};
     SoftDevice is;
