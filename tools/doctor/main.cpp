@@ -84,6 +84,8 @@ int main(int argc, char** argv) {
                                                " is not there yet; leave \"record\" out to have this machine looked at");
   }
   if (!request.file.empty()) return output.fail(program::kWrongUse, "verbs takes no file; leave " + request.file + " out");
+  if (request.settings && request.command == "verbs")
+    return output.fail(program::kWrongUse, "verbs and --settings were both given; leave one of them out");
   if (const int code = output.open(); code != program::kGood) return code;
   if (request.command == "verbs") return output.result(show_verbs(output));
   return output.result(request.settings ? show_settings(output) : examine(output));

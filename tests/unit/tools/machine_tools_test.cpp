@@ -450,6 +450,7 @@ TEST(Doctor, SaysOfVerbsWhatItsExitCodeSays) {
   EXPECT_EQ(json["usable"].get<bool>(), result.code == 0) << result.out;
   EXPECT_EQ(json["remedy"].get<std::string>().empty(), result.code == 0);
   EXPECT_EQ(run(kDoctor + " verbs a.file").code, 2);
+  EXPECT_EQ(run(kDoctor + " verbs --settings").code, 2);
 }
 
 TEST(Doctor, HasTheTransportsOwnSentenceOfALimitThatRulesItOut) {
