@@ -4,6 +4,7 @@
 set(TUTTI_KERNELS auto CACHE STRING "What compiles the kernels: auto, nvcc, clang or none")
 # All that CUDA 13 has are 75;80;89;90;100;120, which take some 100 s of CPU. Newer devices run the PTX of 75.
 set(TUTTI_CUDA_ARCHITECTURES 90 CACHE STRING "Architectures that nvcc compiles the kernels for, besides PTX for 75")
+set(TUTTI_NVCC_OPTIONS --compress-mode=size CACHE STRING "Options of nvcc for the kernels")
 if(NOT TUTTI_KERNELS MATCHES "^(auto|nvcc|clang|none)$")
   message(FATAL_ERROR "TUTTI_KERNELS is \"${TUTTI_KERNELS}\": one of auto, nvcc, clang and none is meant")
 endif()
@@ -36,7 +37,7 @@ if(compiler STREQUAL nvcc)
     list(APPEND codes -gencode arch=compute_${architecture},code=sm_${architecture})
   endforeach()
   # Folds give the host's bits: see docs/gpu.md.
-  set(command ${TUTTI_NVCC} -std=c++20 -O3 --fatbin --compress-mode=size --expt-relaxed-constexpr --fmad=false --prec-div=true --ftz=false ${codes}
+  set(command ${TUTTI_NVCC} -std=c++20 -O3 --fatbin ${TUTTI_NVCC_OPTIONS} --expt-relaxed-constexpr --fmad=false --prec-div=true --ftz=false ${codes}
     -I${CMAKE_SOURCE_DIR} -I${CMAKE_SOURCE_DIR}/include -MD -MF ${image}.d -MT ${image} -o ${image} ${source})
 else()
   # Not clang's own headers for CUDA, which want NVIDIA's: of its headers only those of the compiler.

@@ -32,13 +32,25 @@ if(TUTTI_SANITIZE)
   endif()
 endif()
 
+# For tests' own code, so that it compiles in half the time, and with UBSan in a third: the rooms it calls keep theirs.
+set(TUTTI_TEST_OPTIONS)
+if(TUTTI_SANITIZE MATCHES "undefined")
+  set(TUTTI_TEST_OPTIONS -O0)
+elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
+  set(TUTTI_TEST_OPTIONS -O1)
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  list(APPEND TUTTI_TEST_OPTIONS -fpch-preprocess)  # as ccache asks where headers are precompiled
+endif()
+
 set(CMAKE_UNITY_BUILD ${TUTTI_UNITY})
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
 
 find_program(TUTTI_CCACHE ccache)
 if(TUTTI_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # Paths within the source folder count as relative to it, so that clones and worktrees share what they compile.
-  set(launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${TUTTI_CCACHE})
+  set(launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
+    CCACHE_SLOPPINESS=pch_defines,time_macros ${TUTTI_CCACHE})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
   set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
 endif()

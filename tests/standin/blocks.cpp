@@ -8,6 +8,7 @@
 #include "tests/standin/faults.h"
 #include "tests/standin/pool.h"
 #include "tests/standin/queues.h"
+#include "tests/support/pause.h"
 
 namespace standin {
 namespace {
@@ -114,13 +115,14 @@ class BlockThread final : public tutti::device::HostThread {
   }
   std::uint64_t timer_ns() override { return now_ns(); }
   void pause() override {
-    std::this_thread::yield();
+    pause_();
     // Relaxed: see Context::lost.
     if (block_.ended() || block_.context().lost.load(std::memory_order_relaxed)) throw KernelEnded();
   }
 
  private:
   Block& block_;
+  tutti::testing::Pause pause_;
 };
 
 /// One thread's part of a block.

@@ -49,14 +49,14 @@ void serve_head(Lock& lock, Device& device, const OperationPtr& head) {
 }
 
 /// The thread of one hardware queue.
-void serve(Device* device, std::size_t queue) {
+void serve(Device& device, HardwareQueue& queue) {
   pool().let_this_thread_in(true);
   Lock lock(state().lock);
   while (true) {
-    state().changed.wait(lock, [&] { return !device->queues[queue].empty(); });
-    const OperationPtr head = device->queues[queue].front();
-    serve_head(lock, *device, head);
-    device->queues[queue].pop_front();
+    queue.filled.wait(lock, [&] { return !queue.operations.empty(); });
+    const OperationPtr head = queue.operations.front();
+    serve_head(lock, device, head);
+    queue.operations.pop_front();
   }
 }
 
@@ -68,12 +68,10 @@ void add_last(std::vector<OperationPtr>& all, const Stream& stream) {
 
 std::size_t choose_queue(Device& device) {
   const auto queue = static_cast<std::size_t>(draw(static_cast<std::uint64_t>(state().configuration.queues)));
-  // Threads refer to the vector by index with the lock, so it may move.
   while (device.queues.size() <= queue) {
-    const std::size_t fresh = device.queues.size();
-    device.queues.emplace_back();
+    HardwareQueue& fresh = device.queues.emplace_back();
     ++state().threads;
-    std::thread(serve, &device, fresh).detach();
+    std::thread([&device, &fresh] { serve(device, fresh); }).detach();
   }
   return queue;
 }
@@ -115,8 +113,8 @@ OperationPtr enqueue_on(const std::shared_ptr<Context>& context, std::size_t que
     operation->after.push_back(command.wait_for->recorded);
   }
   if (command.record != nullptr) command.record->recorded = operation;
-  context->device->queues[queue].push_back(operation);
-  state().changed.notify_all();
+  context->device->queues[queue].operations.push_back(operation);
+  context->device->queues[queue].filled.notify_one();
   return operation;
 }
 

@@ -120,11 +120,16 @@ struct Run {
   std::size_t ended = 0;
 };
 
+struct HardwareQueue {
+  std::deque<OperationPtr> operations;
+  std::condition_variable filled;  ///< of its own: what happens elsewhere wakes nobody who has nothing to do
+};
+
 struct Device {
   int ordinal = 0;
   std::shared_ptr<Context> primary;
   unsigned retained = 0;
-  std::vector<std::deque<OperationPtr>> queues;
+  std::deque<HardwareQueue> queues;  ///< which do not move
   std::deque<std::shared_ptr<Run>> runs;  ///< with blocks that have not started, in order of issue
   int resident = 0;
   int most_resident = 0;

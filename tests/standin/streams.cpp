@@ -1,6 +1,4 @@
 // Streams as the program sees them, host callbacks, and waits for and writes of values in stream order.
-#include <sched.h>
-
 #include <atomic>
 
 #include "tests/standin/address_map.h"
@@ -8,6 +6,7 @@
 #include "tests/standin/entry.h"
 #include "tests/standin/pool.h"
 #include "tests/standin/queues.h"
+#include "tests/support/pause.h"
 
 using namespace standin;  // NOLINT: entry points live outside of namespaces
 
@@ -66,8 +65,9 @@ void store(DevicePointer address, std::uint64_t value, bool wide) {
 /// Polls until the value is there or the context is lost; its hardware queue stands still meanwhile.
 DriverResult wait_value(const std::shared_ptr<Context>& context, DevicePointer address, std::uint64_t value, unsigned how,
                         bool wide) {
+  tutti::testing::Pause pause;
   while (!is_met(load(address, wide), value, how, wide)) {
-    ::sched_yield();
+    pause();
     // Relaxed: see Context::lost. The context knows its error already.
     if (context->lost.load(std::memory_order_relaxed)) return DriverResult::success;
   }

@@ -22,6 +22,7 @@
 #include "algorithms/algorithm.h"
 #include "src/executors/cuda/encode.h"
 #include "src/executors/simulator/simulator.h"
+#include "tests/support/pause.h"
 #include "tests/support/views.h"
 #include "tests/unit/executors/agreement.h"
 
@@ -71,11 +72,12 @@ class HostBlockThread final : public device::HostThread {
   std::uint64_t timer_ns() override {
     return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   }
-  void pause() override { std::this_thread::yield(); }
+  void pause() override { pause_(); }
 
  private:
   BlockMeeting& meeting_;
   std::uint32_t turn_ = 0;
+  Pause pause_;
 };
 
 /// How many blocks of how many threads.

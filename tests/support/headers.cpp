@@ -1,0 +1,2 @@
+// What the tests' precompiled headers are compiled with: as programs are, which tests are.
+int main() {}
