@@ -67,7 +67,7 @@ class Posted {
 
 std::vector<unsigned char> bytes_of(std::uint32_t number, std::size_t bytes) {
   std::vector<unsigned char> memory(bytes, static_cast<unsigned char>(number));
-  std::memcpy(memory.data(), &number, sizeof number);
+  std::copy_n(reinterpret_cast<const unsigned char*>(&number), std::min(bytes, sizeof number), memory.begin());
   return memory;
 }
 std::uint32_t number_in(const std::vector<unsigned char>& memory) {
