@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr std::size_t kQuickCases = under_tsan || under_asan ? 12 : 30;
+constexpr std::size_t kQuickCases = under_tsan || under_asan ? 4 : 30;
 
 enum class Way { blocking, queue, stream, managed };
 constexpr int kWays = 4;
