@@ -129,7 +129,7 @@ struct Device {
   int ordinal = 0;
   std::shared_ptr<Context> primary;
   unsigned retained = 0;
-  std::deque<HardwareQueue> queues;  ///< which do not move
+  std::deque<HardwareQueue> queues;       ///< which do not move
   std::deque<std::shared_ptr<Run>> runs;  ///< with blocks that have not started, in order of issue
   int resident = 0;
   int most_resident = 0;
