@@ -57,7 +57,8 @@ TEST_F(DeviceStreams, TheLegacyStreamAndThatOfTheThreadAreStreamsToo) {
 
 // Whoever waits launches what has come, though not on the stream of another thread that has the same handle.
 TEST_F(DeviceStreams, ThreadsOfARankHaveStreamsOfTheirOwnByOneHandle) {
-  if (under_tsan || under_asan) GTEST_SKIP() << "held streams share hardware queues, which may take longer than limits there";
+  if (under_tsan || under_asan)
+    GTEST_SKIP() << "held streams share hardware queues, which may take longer than limits there";
   const auto handle = reinterpret_cast<cuda::StreamHandle>(cuda::kPerThreadStream);
   constexpr int kRounds = 10, kThreads = 6;
   for (const int of_ranks : {1, 2}) {
