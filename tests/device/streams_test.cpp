@@ -57,8 +57,6 @@ TEST_F(DeviceStreams, TheLegacyStreamAndThatOfTheThreadAreStreamsToo) {
 
 // Whoever waits launches what has come, though not on the stream of another thread that has the same handle.
 TEST_F(DeviceStreams, ThreadsOfARankHaveStreamsOfTheirOwnByOneHandle) {
-  // By itself it may stand still for a minute: see docs/verification.md, issue 34, "Open".
-  if (std::getenv("TEST_WHOLE") == nullptr) GTEST_SKIP() << "held streams share the stand-in's hardware queues";
   const auto handle = reinterpret_cast<cuda::StreamHandle>(cuda::kPerThreadStream);
   constexpr int kRounds = 10, kThreads = 6;
   for (const int of_ranks : {1, 2}) {

@@ -51,7 +51,7 @@ TEST(ElementTypes, AreFoundByNameAndByValue) {
 TEST(Operators, AreFoundByName) {
   for (const OperatorInfo& row : operators) EXPECT_EQ(op_of(row.name), row.op);
   EXPECT_EQ(operator_info(TUTTI_OP_LIMIT), nullptr);
-  EXPECT_EQ(operator_info(static_cast<tutti_op>(-1)), nullptr);
+  EXPECT_EQ(operator_info(static_cast<tutti_op>(0x1000000)), nullptr);
   EXPECT_EQ(text_of(static_cast<tutti_op>(9)), "op9");
   EXPECT_FALSE(op_of("middle"));
 }
