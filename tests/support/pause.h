@@ -8,19 +8,25 @@
 namespace tutti::testing {
 
 /// Gives the core away, and sleeps once in a while: dozens of threads that only yield leave those that have something to do
-/// a fraction of it. One thread's.
+/// a fraction of it. Where giving it away takes as long as a slice, strangers have the cores, and it sleeps for a time: who
+/// wakes comes before them, and who yields comes behind them. One thread's.
 class Pause {
  public:
   void operator()() {
-    if (++pauses_ % 32 == 0) {
-      std::this_thread::sleep_for(std::chrono::microseconds(20));
-    } else {
-      std::this_thread::yield();
+    using std::chrono::microseconds;
+    if (sleeps_ != 0 || ++pauses_ % 32 == 0) {
+      if (sleeps_ != 0) --sleeps_;
+      std::this_thread::sleep_for(microseconds(20));
+      return;
     }
+    const auto begin = std::chrono::steady_clock::now();
+    std::this_thread::yield();
+    if (std::chrono::steady_clock::now() - begin > microseconds(1000)) sleeps_ = 64;
   }
 
  private:
   std::uint32_t pauses_ = 0;
+  std::uint32_t sleeps_ = 0;
 };
 
 }  // namespace tutti::testing
