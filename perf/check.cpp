@@ -3,18 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
+#include <vector>
 
 #include "src/tables/names.h"
 
 namespace tutti::perf {
 namespace {
 
-constexpr uint64_t kElements = 2048;
+constexpr uint64_t kScratch = 32768;  // bytes, or an element
 constexpr std::byte kUntouched{0xc3};
-
-using Scratch = std::array<std::byte, kElements * 16>;
 
 void expect(const CheckedOperation& operation, const Source& source, uint64_t from, uint64_t n, std::byte* out) {
   if (source.fold) return fill_folded(operation.pattern, source.index + from, n, out);
@@ -157,10 +155,11 @@ CheckFinding check_block(const CheckedOperation& operation, const Source& source
                          const std::string& what) {
   const tutti_type type = operation.pattern.type;
   const uint64_t size = tutti_type_size(type);
-  alignas(64) Scratch scratch;
+  const uint64_t most = std::min(count, std::max<uint64_t>(1, kScratch / size));
+  std::vector<std::byte> scratch(most * size);
   CheckFinding finding;
-  for (uint64_t from = 0; from < count; from += kElements) {
-    const uint64_t n = std::min(kElements, count - from);
+  for (uint64_t from = 0; from < count; from += most) {
+    const uint64_t n = std::min(most, count - from);
     expect(operation, source, from, n, scratch.data());
     const std::byte* got = data + from * size;
     if (std::memcmp(got, scratch.data(), n * size) == 0) continue;

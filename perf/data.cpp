@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstring>
 #include <limits>
+#include <optional>
+#include <span>
 
 #include "src/tables/element_types.h"
 
@@ -320,13 +322,25 @@ void narrow(tutti_type type, const double* in, uint64_t n, std::byte* out) {
 
 tutti_type part_of(tutti_type type) { return type == TUTTI_COMPLEX64 ? TUTTI_FLOAT32 : TUTTI_FLOAT64; }
 
-// What complex numbers are but where they are multiplied: twice as many parts.
-bool is_of_parts(const Pattern& pattern) {
-  return kind_of(pattern.type) == ElementKind::complex && (!pattern.reduces || pattern.op != TUTTI_PROD);
-}
-Pattern pattern_of_parts(Pattern pattern) {
-  pattern.type = part_of(pattern.type);
-  return pattern;
+// What the elements of a pattern are several of.
+struct Parts {
+  Pattern pattern;
+  uint64_t count;  // of an element
+};
+
+// Nothing where elements are made as they are. Opaque ones are bytes. Complex numbers are pairs, but where they are
+// multiplied.
+std::optional<Parts> parts_of(const Pattern& pattern) {
+  Parts parts = {pattern, 2};
+  if (is_opaque(pattern.type)) {
+    parts.pattern.type = TUTTI_UINT8;
+    parts.count = element_bytes(pattern.type);
+    return parts;
+  }
+  const bool is_complex = kind_of(pattern.type) == ElementKind::complex;
+  if (!is_complex || (pattern.reduces && pattern.op == TUTTI_PROD)) return std::nullopt;
+  parts.pattern.type = part_of(pattern.type);
+  return parts;
 }
 
 void moved_inputs(const Pattern& pattern, int rank, uint64_t index, uint64_t n, std::byte* out) {
@@ -476,6 +490,12 @@ uint8_t to_float8_e4m3(double value) {
 }
 
 std::string as_text(tutti_type type, const void* element) {
+  if (is_opaque(type)) {
+    constexpr size_t kShown = 16;
+    const std::span bytes(static_cast<const uint8_t*>(element), element_bytes(type));
+    return fmt::format("{:02x}{}", fmt::join(bytes.first(std::min(bytes.size(), kShown)), ""),
+                       bytes.size() > kShown ? "..." : "");
+  }
   if (kind_of(type) != ElementKind::complex) return fmt::format("{}", as_number(type, element));
   const auto* const parts = static_cast<const std::byte*>(element);
   const tutti_type part = part_of(type);
@@ -491,7 +511,8 @@ double as_number(tutti_type type, const void* element) {
 }
 
 void fill_input(const Pattern& pattern, int rank, uint64_t index, uint64_t count, void* out) {
-  if (is_of_parts(pattern)) return fill_input(pattern_of_parts(pattern), rank, 2 * index, 2 * count, out);
+  if (const auto parts = parts_of(pattern))
+    return fill_input(parts->pattern, rank, parts->count * index, parts->count * count, out);
   const bool is_float = traits(pattern.type).is_float;
   by_blocks(pattern, index, count, out, [&](uint64_t from, uint64_t n, std::byte* bytes) {
     if (!pattern.reduces) return moved_inputs(pattern, rank, from, n, bytes);
@@ -512,7 +533,8 @@ void fill_scalar(const Pattern& pattern, int rank, void* out) {
 }
 
 void fill_folded(const Pattern& pattern, uint64_t index, uint64_t count, void* out) {
-  if (is_of_parts(pattern)) return fill_folded(pattern_of_parts(pattern), 2 * index, 2 * count, out);
+  if (const auto parts = parts_of(pattern))
+    return fill_folded(parts->pattern, parts->count * index, parts->count * count, out);
   const bool is_float = traits(pattern.type).is_float;
   by_blocks(pattern, index, count, out, [&](uint64_t from, uint64_t n, std::byte* bytes) {
     if (kind_of(pattern.type) == ElementKind::complex) return complex_product(pattern, from, n, bytes);

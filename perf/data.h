@@ -17,7 +17,7 @@ inline constexpr tutti_op kPreMulSum = static_cast<tutti_op>(least_custom_operat
 struct Pattern {
   tutti_type type = TUTTI_FLOAT32;
   tutti_op op = TUTTI_SUM;
-  bool reduces = false;  ///< without: elements are any bits at all, since they are only moved
+  bool reduces = false;  ///< without: elements are any bits at all, since they are only moved; opaque ones always are
   int ranks = 1;
   uint32_t seed = 0;
 };
@@ -47,7 +47,7 @@ uint8_t to_float8_e5m2(double value);
 
 /// An element as a number; of a complex one the real part. 64-bit integers lose bits there.
 double as_number(tutti_type type, const void* element);
-/// An element for an error's sentence.
+/// An element for an error's sentence; of an opaque one the first bytes, in base 16.
 std::string as_text(tutti_type type, const void* element);
 
 }  // namespace tutti::perf

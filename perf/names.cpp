@@ -13,6 +13,7 @@ std::vector<tutti_type> types_named(const std::string& given) {
     const bool alias = row.alias != nullptr && given == row.alias;
     if (given == "all" || given == row.name || alias) types.push_back(row.type);
   }
+  if (const auto type = type_of(given); type && is_opaque(*type)) types.push_back(*type);
   return types;
 }
 
@@ -37,6 +38,7 @@ std::vector<std::string> all_type_names() {
     all.emplace_back(row.name);
     if (row.alias != nullptr) all.emplace_back(row.alias);
   }
+  all.emplace_back("opaqueN");
   all.emplace_back("all");
   return all;
 }

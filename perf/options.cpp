@@ -15,6 +15,8 @@
 #include "src/program/files.h"
 #include "src/program/launcher_detection.h"
 #include "src/program/plot.h"
+#include "src/tables/element_types.h"
+#include "src/tables/names.h"
 #include "src/tables/units.h"
 
 namespace tutti::perf {
@@ -64,7 +66,8 @@ void declare_what(program::Options& options, Request& request, CommandLine& word
                "Each size is this much more than the one before, where there is no -f");
   options.text("--elements", &words.elements, "LIST",
                "Counts as the API takes them (0,1,17,1M), instead of -b, -e, -f and -i");
-  options.text("-d,--datatype", &words.type, "TYPE", "One of " + program::listing(all_type_names()));
+  options.text("-d,--datatype", &words.type, "TYPE",
+               "One of " + program::listing(all_type_names()) + "; opaqueN: N bytes that are moved (up to 1 MiB)");
   options.text("-o,--op", &words.op, "OP", "One of " + program::listing(all_op_names()));
   options.flag("--reproducible", &request.reproducible,
                "Sums whose bits depend on the operands and their order alone, as TUTTI_REPRODUCIBLE");
@@ -138,6 +141,7 @@ void declare_examples(program::Options& options) {
                   "ranks that mpirun starts; srun and torchrun do as well");
   options.example("tutti-perf reduce_scatter -d all -o all --elements 0,1,17,1000 --ranks 3 --json",
                   "every type and operator checked, a JSON line each");
+  options.example("tutti-perf all_gather -d opaque12 --ranks 4", "elements of 12 bytes that are moved as they are");
   options.example("tutti-perf all_to_all_v --division skewed --ranks 4", "blocks of 1, 2, 3 and 4 parts");
   options.example("tutti-perf all_reduce --ranks 2 --bind core --fresh --plot bandwidth.svg",
                   "pinned, inputs rewritten, drawn");
@@ -170,8 +174,16 @@ std::string read_types(const CommandLine& words, Request& request) {
   return "";
 }
 
+std::string check_opaque(const Request& request) {
+  const tutti_type type = request.types.front();
+  if (!is_opaque(type) || std::ranges::any_of(request.ops, [&](tutti_op op) { return folds(op, type); })) return "";
+  return fmt::format(
+      "--datatype was given '{}', but no operator folds opaque elements; measure what moves them, as all_gather",
+      text_of(type));
+}
+
 std::string check_folds(const Request& request) {
-  if (request.collective->reduces()) return "";
+  if (request.collective->reduces()) return check_opaque(request);
   for (const auto& [option, given] :
        {std::pair("--reproducible", request.reproducible), {"--accumulate", request.accumulate}}) {
     if (given) return fmt::format("{} was given, but {} folds nothing; leave it out", option, request.collective->name);

@@ -193,6 +193,22 @@ TEST(Check, AcceptsEveryVVariantCarriedOutByItsDefinition) {
   }
 }
 
+constexpr tutti_type opaque(int bytes) { return static_cast<tutti_type>(TUTTI_OPAQUE + bytes); }
+
+TEST(Check, KnowsOpaqueElementsOfAnySize) {
+  for (const BenchedCollective& collective : collectives()) {
+    if (collective.senders == Role::nobody || collective.reduces()) continue;
+    for (const int bytes : {1, 5, 70'000}) {
+      World world(collective.name, opaque(bytes), TUTTI_SUM, 3, 0, 7, false, BlockDivision::even);
+      collective.takes_lists ? carry_v_variant_out(world) : carry_out(world);
+      for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(world.check(rank).wrong, 0u) << world.check(rank).sentence;
+      world.places[0].recv[7 * bytes - 1] ^= std::byte{1};
+      EXPECT_EQ(world.check(0).wrong, 1u) << collective.name << " of " << bytes << " bytes";
+      EXPECT_THAT(world.check(0).sentence, HasSubstr("element 6 of "));
+    }
+  }
+}
+
 TEST(Check, FindsTheLastElementOfALongBlock) {
   World world("all_gather_v", TUTTI_INT32, TUTTI_SUM, 3, 0, 100, false, BlockDivision::skewed);
   carry_v_variant_out(world);

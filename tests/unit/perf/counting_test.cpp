@@ -223,6 +223,7 @@ TEST(Request, TakesTheNamesOfNcclTests) {
   EXPECT_THAT(counts_of(line.request, TUTTI_FLOAT16, 2), ElementsAre(512u, 2048u, 8192u, 32768u));
   EXPECT_EQ(Line({"all_reduce", "-d", "all"}).request.types.size(), element_types.size());
   EXPECT_THAT(Line({"all_reduce", "-d", "double"}).request.types, ElementsAre(TUTTI_FLOAT64));
+  EXPECT_THAT(Line({"all_gather", "-d", "opaque5"}).request.types, ElementsAre(TUTTI_OPAQUE + 5));
 }
 
 TEST(Request, ElementsReplaceSizes) {
@@ -252,6 +253,9 @@ TEST(Request, RefusesInOneSentence) {
       {{"all_reduce", "-d", "f"}, "'f', which is no type"},
       {{"all_reduce", "-d", "int"}, "'int', which is no type"},
       {{"all_reduce", "-d", "fp8"}, "'fp8', which is no type"},
+      {{"all_gather", "-d", "opaque0"}, "'opaque0', which is no type; use one of int8"},
+      {{"all_gather", "-d", "opaqueN"}, "'opaqueN', which is no type"},
+      {{"all_reduce", "-d", "opaque5"}, "'opaque5', but no operator folds opaque elements"},
       {{"reduce", "-r", "-1"}, "'-1'"},
       {{"reduce", "-r", "x"}, "'x'"},
       {{"all_reduce", "--device", "0"}, "--device was given without --memory cuda"},

@@ -289,6 +289,26 @@ TEST(Data, MovedElementsHoldEveryByteValue) {
   EXPECT_EQ(seen.size(), 256u);
 }
 
+TEST(Data, OpaqueElementsAreTheBytesOfTheirPlaces) {
+  for (const int size : {1, 5, 24, 1000}) {
+    const auto type = static_cast<tutti_type>(TUTTI_OPAQUE + size);
+    const auto bytes = static_cast<uint64_t>(size);
+    Pattern pattern = {type, TUTTI_SUM, false, 3, 7};
+    const Bytes whole = input(pattern, 2, 9, 20);
+    EXPECT_EQ(whole.size(), 20 * bytes);
+    EXPECT_EQ(input(pattern, 2, 14, 5), Bytes(&whole[5 * bytes], &whole[9 * bytes] + bytes));
+    EXPECT_NE(input(pattern, 1, 9, 20), whole);
+    pattern.seed = 8;
+    EXPECT_NE(input(pattern, 2, 9, 20), whole);
+  }
+}
+
+TEST(Data, OpaqueElementsReadAsTheirFirstBytes) {
+  const uint8_t bytes[17] = {0x01, 0xab};
+  EXPECT_EQ(as_text(static_cast<tutti_type>(TUTTI_OPAQUE + 2), bytes), "01ab");
+  EXPECT_EQ(as_text(static_cast<tutti_type>(TUTTI_OPAQUE + 17), bytes), "01ab0000000000000000000000000000...");
+}
+
 TEST(Data, AveragesAreNotAllWholeAndIntegersGoTowardsZero) {
   const Pattern ints = {TUTTI_INT8, TUTTI_AVG, true, 3, 1};
   const Bytes a = input(ints, 0, 0, 300);

@@ -13,6 +13,7 @@
 
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 using tutti::test::Finished;
@@ -59,6 +60,23 @@ TEST(TuttiPerf, MessagesHaveNoAlgorithm) {
       EXPECT_THAT(finished.text, HasSubstr("\"algorithm\":\"none\"")) << transport << " " << count;
     }
   }
+}
+
+// Every row of a sweep that is right, of 1, 2 and 3 ranks, no elements among the counts.
+void expect_right(const std::string& line, const std::string& part = "") {
+  for (const char* ranks : {"1", "2", "3"}) {
+    const Finished finished = run(kPerf + line + " --elements 0,1,17,5000 -n 2 -w 1 -c 2 --threads --ranks " + ranks);
+    EXPECT_EQ(finished.code, 0) << line << " on " << ranks << "\n" << finished.text;
+    EXPECT_THAT(finished.text, AllOf(HasSubstr("# Out of bounds values : 0 OK"), HasSubstr(part))) << line;
+  }
+}
+
+TEST(TuttiPerf, MovesOpaqueElements) {
+  for (const char* collective : {"broadcast", "all_gather", "all_to_all", "gather", "scatter", "send_recv"})
+    expect_right(std::string(collective) + " -d opaque5", " opaque5 ");
+  for (const char* collective : {"all_gather_v", "all_to_all_v", "gather_v", "scatter_v"})
+    expect_right(std::string(collective) + " -d opaque1000 --division skewed", " opaque1000 ");
+  expect_one_sentence(kPerf + "reduce_scatter -d opaque5", 2, "no operator folds opaque elements");
 }
 
 TEST(TuttiPerf, SaysOnceThatStdoutTakesNoMore) {
