@@ -7,6 +7,7 @@
 
 #include "perf/memory.h"
 #include "perf/names.h"
+#include "perf/user_operators.h"
 #include "src/tables/names.h"
 #include "src/tables/operators.h"
 #include "src/tables/units.h"
@@ -50,7 +51,7 @@ int Bench::fail(int code, const std::string& sentence) { return output_.fail_as(
 tutti_status Bench::call(const CheckedOperation& operation, const Places& places, const tutti_stream& stream) const {
   const Pattern& pattern = operation.pattern;
   return operation.collective->call({for_calls(places.send), for_calls(places.recv), operation.count, pattern.type,
-                                     pattern.op == kPreMulSum ? pre_mul_sum_ : pattern.op, operation.root, group_.rank,
+                                     is_custom(pattern.op) ? custom_ : pattern.op, operation.root, group_.rank,
                                      group_.ranks, group_.comm, &call_, stream, places.lists});
 }
 
@@ -302,6 +303,18 @@ int Bench::run_counts(CheckedOperation operation, const std::vector<uint64_t>& c
   return program::kGood;
 }
 
+tutti_status Bench::make_custom(tutti_type type, tutti_op op) {
+  if (op == kPreMulSum) {
+    alignas(16) std::byte scalar[16];
+    fill_scalar({type, op, true, group_.ranks, 0}, group_.rank, scalar);
+    return tutti_op_create_pre_mul_sum(&custom_, scalar, type, TUTTI_MEMORY_HOST, group_.comm);
+  }
+  element_bytes_ = tutti_type_size(type);
+  const bool commutes = op == kUser;
+  return tutti_op_create_user(&custom_, commutes ? add_numbers : compose_maps, &element_bytes_, commutes ? 1 : 0,
+                              element_bytes_, group_.comm);
+}
+
 int Bench::run_type(tutti_type type) {
   // Of all types those that can be; the library refuses one that was asked for by name.
   const bool accumulates = request_.accumulate && (request_.types.size() == 1 || accumulates_in_float32(type));
@@ -313,14 +326,11 @@ int Bench::run_type(tutti_type type) {
     // Of all operators and types those that go together; a pair that was asked for by name is refused in a sentence.
     const bool one_of_many = request_.ops.size() > 1 || request_.types.size() > 1;
     if (request_.collective->reduces() && one_of_many && !folds(op, type)) continue;
-    if (op == kPreMulSum) {
-      alignas(16) std::byte scalar[16];
-      fill_scalar({type, op, true, group_.ranks, 0}, group_.rank, scalar);
-      const tutti_status status = tutti_op_create_pre_mul_sum(&pre_mul_sum_, scalar, type, TUTTI_MEMORY_HOST, group_.comm);
-      if (status != TUTTI_SUCCESS) return fail(group_.comm, status);
+    if (is_custom(op)) {
+      if (const tutti_status status = make_custom(type, op); status != TUTTI_SUCCESS) return fail(group_.comm, status);
     }
     const int code = run_op(type, op, counts);
-    if (op == kPreMulSum) tutti_op_destroy(pre_mul_sum_, group_.comm);
+    if (is_custom(op)) tutti_op_destroy(custom_, group_.comm);
     if (code != program::kGood) return code;
   }
   return program::kGood;

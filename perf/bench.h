@@ -40,6 +40,7 @@ class Bench {
   int run_cycle();
   int run_type(tutti_type type);
   int run_op(tutti_type type, tutti_op op, const std::vector<uint64_t>& counts);
+  tutti_status make_custom(tutti_type type, tutti_op op);
   int run_counts(CheckedOperation operation, const std::vector<uint64_t>& counts);
   int make_sure_of_memory();
   uint64_t buffer_bytes(tutti_type type) const;
@@ -73,7 +74,8 @@ class Bench {
   PerfReport report_;
   const std::vector<tutti_type> types_;  ///< a barrier has none of its own, and one counts
   tutti_call call_ = TUTTI_CALL_INIT;
-  tutti_op pre_mul_sum_ = TUTTI_OP_LIMIT;                   ///< of calls whose operator is kPreMulSum
+  tutti_op custom_ = TUTTI_OP_LIMIT;                        ///< of calls whose operator is a custom one
+  size_t element_bytes_ = 0;                                ///< that it folds
   tutti_stream stream_ = {TUTTI_STREAM_BLOCKING, nullptr};  ///< of the operations that are timed
   std::unique_ptr<program::RankDevice> device_;             ///< of CUDA memory
   GuardedBuffer send_;

@@ -17,6 +17,8 @@ namespace {
 
 // Elements are made in blocks of 64-bit integers or float64 that stay in the first cache.
 constexpr uint64_t kBlock = 512;
+// Those of the user's own operators are as many as have so many bytes.
+constexpr uint64_t kUserBytes = 4 * kMostUserBytes;
 
 // A full-avalanche 32-bit mix (Wellons' "lowbias32"): 32-bit multiplications, so that compilers can use vectors.
 inline uint32_t mix(uint32_t h) {
@@ -328,12 +330,13 @@ struct Parts {
   uint64_t count;  // of an element
 };
 
-// Nothing where elements are made as they are. Opaque ones are bytes. Complex numbers are pairs, but where they are
-// multiplied.
+// Nothing where elements are made as they are. Opaque ones are bytes, and so is what the user's own operators fold. Complex
+// numbers are pairs, but where they are multiplied.
 std::optional<Parts> parts_of(const Pattern& pattern) {
   Parts parts = {pattern, 2};
-  if (is_opaque(pattern.type)) {
+  if (is_opaque(pattern.type) || (pattern.reduces && is_users_own(pattern.op))) {
     parts.pattern.type = TUTTI_UINT8;
+    parts.pattern.reduces = false;
     parts.count = element_bytes(pattern.type);
     return parts;
   }
@@ -401,12 +404,52 @@ void complex_product(const Pattern& pattern, uint64_t index, uint64_t n, std::by
   narrow(part_of(pattern.type), total, 2 * n, out);
 }
 
+// Each byte is added up over all ranks, and what its sum has more of is carried to the next.
+void sum_of_numbers(const Pattern& pattern, uint64_t index, uint64_t n, std::byte* out) {
+  const uint64_t size = element_bytes(pattern.type);
+  uint8_t operand[kUserBytes];
+  uint32_t columns[kUserBytes] = {};
+  for (int rank = 0; rank < pattern.ranks; ++rank) {
+    fill_input(pattern, rank, index, n, operand);
+    for (uint64_t i = 0; i < n * size; ++i) columns[i] += operand[i];
+  }
+  for (uint64_t k = 0; k < n * size; k += size) {
+    uint32_t sum = 0;
+    for (uint64_t i = k; i < k + size; ++i, sum >>= 8) {
+      sum += columns[i];
+      out[i] = static_cast<std::byte>(sum);
+    }
+  }
+}
+
+// The composed map's vector is what the maps make of 0, the last rank's first; its factor is their product.
+void composed_maps(const Pattern& pattern, uint64_t index, uint64_t n, std::byte* out) {
+  const uint64_t size = element_bytes(pattern.type);
+  uint8_t operand[kUserBytes];
+  uint32_t points[kUserBytes] = {};  // a byte's two numbers, 16 bits apart
+  uint32_t factors[kUserBytes];
+  std::fill_n(factors, n, 1u);
+  for (int rank = pattern.ranks - 1; rank >= 0; --rank) {
+    fill_input(pattern, rank, index, n, operand);
+    for (uint64_t k = 0; k < n; ++k) {
+      const uint32_t factor = operand[k * size] & 15u;
+      factors[k] = factors[k] * factor % 16;
+      for (uint64_t i = k * size; i < (k + 1) * size; ++i) {
+        const uint32_t vector = (operand[i] & 15u) | (uint32_t{operand[i]} >> 4 << 16);
+        points[i] = (factor * points[i] + vector) & 0x000f000fu;
+      }
+    }
+  }
+  for (uint64_t i = 0; i < n * size; ++i) out[i] = static_cast<std::byte>((points[i] & 15u) | (points[i] >> 12));
+  for (uint64_t k = 0; k < n; ++k) out[k * size] = (out[k * size] & std::byte{0xf0}) | static_cast<std::byte>(factors[k]);
+}
+
+// fill makes `block` elements at a time.
 template <class Fill>
-void by_blocks(const Pattern& pattern, uint64_t index, uint64_t count, void* out, Fill fill) {
+void by_blocks(tutti_type type, uint64_t block, uint64_t index, uint64_t count, void* out, Fill fill) {
   std::byte* bytes = static_cast<std::byte*>(out);
-  const uint64_t size = static_cast<uint64_t>(traits(pattern.type).bits) / 8;
-  for (uint64_t done = 0; done < count; done += kBlock) {
-    fill(index + done, std::min(kBlock, count - done), bytes + done * size);
+  for (uint64_t done = 0; done < count; done += block) {
+    fill(index + done, std::min(block, count - done), bytes + done * element_bytes(type));
   }
 }
 
@@ -511,10 +554,14 @@ double as_number(tutti_type type, const void* element) {
 }
 
 void fill_input(const Pattern& pattern, int rank, uint64_t index, uint64_t count, void* out) {
-  if (const auto parts = parts_of(pattern))
-    return fill_input(parts->pattern, rank, parts->count * index, parts->count * count, out);
+  if (const auto parts = parts_of(pattern)) {
+    fill_input(parts->pattern, rank, parts->count * index, parts->count * count, out);
+    if (!pattern.reduces || pattern.op != kUserOrdered) return;
+    for (uint64_t k = 0; k < count; ++k) static_cast<std::byte*>(out)[k * parts->count] |= std::byte{1};
+    return;
+  }
   const bool is_float = traits(pattern.type).is_float;
-  by_blocks(pattern, index, count, out, [&](uint64_t from, uint64_t n, std::byte* bytes) {
+  by_blocks(pattern.type, kBlock, index, count, out, [&](uint64_t from, uint64_t n, std::byte* bytes) {
     if (!pattern.reduces) return moved_inputs(pattern, rank, from, n, bytes);
     if (kind_of(pattern.type) == ElementKind::complex) return complex_input(pattern, rank, from, n, bytes);
     if (is_float) return reduced_inputs<double>(pattern, rank, from, n, bytes);
@@ -533,10 +580,16 @@ void fill_scalar(const Pattern& pattern, int rank, void* out) {
 }
 
 void fill_folded(const Pattern& pattern, uint64_t index, uint64_t count, void* out) {
+  if (is_users_own(pattern.op)) {
+    const uint64_t block = kUserBytes / element_bytes(pattern.type);
+    return by_blocks(pattern.type, block, index, count, out, [&](uint64_t from, uint64_t n, std::byte* bytes) {
+      pattern.op == kUser ? sum_of_numbers(pattern, from, n, bytes) : composed_maps(pattern, from, n, bytes);
+    });
+  }
   if (const auto parts = parts_of(pattern))
     return fill_folded(parts->pattern, parts->count * index, parts->count * count, out);
   const bool is_float = traits(pattern.type).is_float;
-  by_blocks(pattern, index, count, out, [&](uint64_t from, uint64_t n, std::byte* bytes) {
+  by_blocks(pattern.type, kBlock, index, count, out, [&](uint64_t from, uint64_t n, std::byte* bytes) {
     if (kind_of(pattern.type) == ElementKind::complex) return complex_product(pattern, from, n, bytes);
     if (is_float) return folded_inputs<double>(pattern, from, n, bytes);
     folded_inputs<uint64_t>(pattern, from, n, bytes);

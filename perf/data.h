@@ -10,8 +10,15 @@
 
 namespace tutti::perf {
 
-/// nccl-tests' mulsum, as patterns and reports know it: a sum of each rank's operands times its scalar.
+/// Custom operators, as patterns and reports know them. nccl-tests' mulsum: a sum of each rank's operands times its scalar.
 inline constexpr tutti_op kPreMulSum = static_cast<tutti_op>(least_custom_operator);
+/// The user's own, on elements of any type as bytes: one that commutes and one that does not. See perf/user_operators.h.
+inline constexpr tutti_op kUser = static_cast<tutti_op>(least_custom_operator + 1);
+inline constexpr tutti_op kUserOrdered = static_cast<tutti_op>(least_custom_operator + 2);
+constexpr bool is_custom(tutti_op op) { return op >= kPreMulSum && op <= kUserOrdered; }
+constexpr bool is_users_own(tutti_op op) { return op == kUser || op == kUserOrdered; }
+/// Bytes of the longest element that the user's own fold, as tutti_op_create_user says.
+inline constexpr uint64_t kMostUserBytes = 1024;
 
 /// What the inputs of one operation follow from.
 struct Pattern {
@@ -27,7 +34,8 @@ struct Pattern {
 /// Integers: any value for sum, min, max and bitwise operators, any odd value for prod (a product that tells every factor),
 /// a bounded one for avg. Logical operators and truth values: true so often that results are true and false by turns.
 /// Floats and the parts of complex numbers: whole numbers whose sum over all ranks is exact in the type, for prod signed
-/// powers of two with a bounded exponent and one factor between 1 and 2. Thread safe.
+/// powers of two with a bounded exponent and one factor between 1 and 2. The user's own: any bytes, but that kUserOrdered's
+/// factors are odd, so that no operand is lost in a product. Thread safe.
 void fill_input(const Pattern& pattern, int rank, uint64_t index, uint64_t count, void* out);
 
 /// Writes the element that a rank's operands are multiplied by, where pattern.op is kPreMulSum. Thread safe.
@@ -35,6 +43,7 @@ void fill_scalar(const Pattern& pattern, int rank, void* out);
 
 /// Writes what elements [index, index + count) of all ranks' inputs fold to: computed in 64-bit integers that wrap, or in
 /// float64, where it is exact, and rounded to the type once (avg's quotient: to nearest even; integers: towards zero).
+/// kUser: each byte's column is added up, then carried once. kUserOrdered: the maps are applied, none is composed.
 /// pattern.reduces must be set. Thread safe.
 void fill_folded(const Pattern& pattern, uint64_t index, uint64_t count, void* out);
 

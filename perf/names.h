@@ -17,7 +17,7 @@ const char* name_of(MemoryKind memory);
 std::vector<tutti_type> types_named(const std::string& given);
 std::vector<tutti_op> ops_named(const std::string& given);
 
-/// An operator's name, kPreMulSum's too.
+/// An operator's name, also of one of perf/data.h.
 std::string text_of_op(tutti_op op);
 /// Whether it folds such elements.
 bool folds(tutti_op op, tutti_type type);

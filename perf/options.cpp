@@ -67,8 +67,11 @@ void declare_what(program::Options& options, Request& request, CommandLine& word
   options.text("--elements", &words.elements, "LIST",
                "Counts as the API takes them (0,1,17,1M), instead of -b, -e, -f and -i");
   options.text("-d,--datatype", &words.type, "TYPE",
-               "One of " + program::listing(all_type_names()) + "; opaqueN: N bytes that are moved (up to 1 MiB)");
-  options.text("-o,--op", &words.op, "OP", "One of " + program::listing(all_op_names()));
+               "One of " + program::listing(all_type_names()) +
+                   "; opaqueN: N bytes (up to 1 MiB) that are moved, or folded by -o user");
+  options.text("-o,--op", &words.op, "OP",
+               "One of " + program::listing(all_op_names()) +
+                   "; user and user_ordered: tutti_op_create_user's, on host memory; the second does not commute");
   options.flag("--reproducible", &request.reproducible,
                "Sums whose bits depend on the operands and their order alone, as TUTTI_REPRODUCIBLE");
   options.flag("--accumulate", &request.accumulate, "Floats of 8 and 16 bits are folded in float32, and rounded once");
@@ -141,6 +144,8 @@ void declare_examples(program::Options& options) {
                   "ranks that mpirun starts; srun and torchrun do as well");
   options.example("tutti-perf reduce_scatter -d all -o all --elements 0,1,17,1000 --ranks 3 --json",
                   "every type and operator checked, a JSON line each");
+  options.example("tutti-perf all_reduce -o user_ordered -d opaque24 --ranks 4",
+                  "an operator of the user's own, in the order of ranks");
   options.example("tutti-perf all_gather -d opaque12 --ranks 4", "elements of 12 bytes that are moved as they are");
   options.example("tutti-perf all_to_all_v --division skewed --ranks 4", "blocks of 1, 2, 3 and 4 parts");
   options.example("tutti-perf all_reduce --ranks 2 --bind core --fresh --plot bandwidth.svg",
@@ -166,7 +171,6 @@ std::string read_types(const CommandLine& words, Request& request) {
                        program::listing(all_type_names()));
   }
   request.ops = ops_named(words.op);
-  if (words.op == "mulsum" || words.op == "all") request.ops.push_back(kPreMulSum);
   if (request.ops.empty()) {
     return fmt::format("--op was given '{}', which this version does not have; use one of {}", words.op,
                        program::listing(all_op_names()));
@@ -174,18 +178,32 @@ std::string read_types(const CommandLine& words, Request& request) {
   return "";
 }
 
-std::string check_opaque(const Request& request) {
+// What folds the elements where they lie; pairs of other types are the library's to refuse.
+std::string check_operators(Request& request) {
+  const bool on_device = request.memory == MemoryKind::cuda;
+  if (on_device && request.ops.size() == 1 && is_users_own(request.ops.front())) {
+    return fmt::format(
+        "--op {} was given with --memory cuda, but operators of the user's own fold host memory alone; leave "
+        "one of them out",
+        text_of_op(request.ops.front()));
+  }
+  if (on_device) std::erase_if(request.ops, is_users_own);
   const tutti_type type = request.types.front();
   if (!is_opaque(type) || std::ranges::any_of(request.ops, [&](tutti_op op) { return folds(op, type); })) return "";
-  return fmt::format(
-      "--datatype was given '{}', but no operator folds opaque elements; measure what moves them, as all_gather",
-      text_of(type));
+  const std::string why =
+      element_bytes(type) > kMostUserBytes
+          ? fmt::format("nothing folds elements of more than {} bytes; give shorter ones", kMostUserBytes)
+          : "the user's own operators alone fold opaque elements; use --op user or user_ordered";
+  return fmt::format("--datatype was given '{}', but {}", text_of(type), why);
 }
 
-std::string check_folds(const Request& request) {
-  if (request.collective->reduces()) return check_opaque(request);
-  for (const auto& [option, given] :
-       {std::pair("--reproducible", request.reproducible), {"--accumulate", request.accumulate}}) {
+std::string check_folds(Request& request) {
+  if (request.collective->reduces()) return check_operators(request);
+  const tutti_op op = request.ops.front();
+  const std::pair<std::string, bool> options[] = {{"--reproducible", request.reproducible},
+                                                  {"--accumulate", request.accumulate},
+                                                  {"--op " + text_of_op(op), is_users_own(op)}};
+  for (const auto& [option, given] : options) {
     if (given) return fmt::format("{} was given, but {} folds nothing; leave it out", option, request.collective->name);
   }
   return "";
@@ -404,10 +422,10 @@ std::string understand(const program::Options& options, const std::string& start
   std::string why = read_collective(options, started_as, words, request);
   if (why.empty()) why = read_nccl_options(words.nccl, request.notes);
   if (why.empty()) why = read_types(words, request);
-  if (why.empty()) why = check_folds(request);
   if (why.empty()) why = read_root(words, request);
   if (why.empty()) why = read_division(options, words, request);
   if (why.empty()) why = read_memory(options, words, request);
+  if (why.empty()) why = check_folds(request);
   if (why.empty()) why = read_sizes(options, words, request);
   if (why.empty()) why = read_places(words, request);
   if (why.empty()) why = read_files(options, words, request);

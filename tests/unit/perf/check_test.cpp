@@ -4,12 +4,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "perf/user_operators.h"
 #include "src/tables/element_types.h"
 #include "src/tables/operators.h"
+#include "tests/unit/perf/opaque.h"
 
 namespace tutti::perf {
 namespace {
@@ -193,8 +197,6 @@ TEST(Check, AcceptsEveryVVariantCarriedOutByItsDefinition) {
   }
 }
 
-constexpr tutti_type opaque(int bytes) { return static_cast<tutti_type>(TUTTI_OPAQUE + bytes); }
-
 TEST(Check, KnowsOpaqueElementsOfAnySize) {
   for (const BenchedCollective& collective : collectives()) {
     if (collective.senders == Role::nobody || collective.reduces()) continue;
@@ -206,6 +208,46 @@ TEST(Check, KnowsOpaqueElementsOfAnySize) {
       EXPECT_EQ(world.check(0).wrong, 1u) << collective.name << " of " << bytes << " bytes";
       EXPECT_THAT(world.check(0).sentence, HasSubstr("element 6 of "));
     }
+  }
+}
+
+TEST(Check, FindsAWrongOrderOfAnOperatorThatDoesNotCommute) {
+  for (const int bytes : {1, 5, 1024}) {
+    for (const auto& order : {std::array{0, 1, 2}, {1, 0, 2}, {0, 2, 1}, {2, 1, 0}, {1, 2, 0}}) {
+      World world("all_reduce", opaque(bytes), kUserOrdered, 3, 0, 100, false);
+      Bytes result = world.sent(order[2], 0);
+      for (const size_t r : {1u, 0u}) compose_maps(&world.size, world.sent(order[r], 0).data(), result.data(), 100);
+      world.receive(1, 0, result);
+      const uint64_t wrong = world.check(1).wrong;
+      const bool right = order == std::array{0, 1, 2};
+      EXPECT_TRUE(right ? wrong == 0 : wrong > 50) << bytes << " bytes, " << wrong << " wrong";
+    }
+  }
+}
+
+// The library itself, told that the operator commutes: a ring begins each chunk at another rank.
+TEST(Check, FindsAnAlgorithmThatKeepsNoOrderOfRanks) {
+  for (const int commutes : {0, 1}) {
+    World world("all_reduce", opaque(5), kUserOrdered, 3, 0, 3000, false);
+    std::array<tutti_comm*, 3> comms = {};
+    ASSERT_EQ(tutti_comm_create_all(comms.data(), 3, nullptr), TUTTI_SUCCESS);
+    std::array<std::thread, 3> ranks;
+    for (size_t r = 0; r < 3; ++r) {
+      ranks[r] = std::thread([&, r] {
+        tutti_op op = TUTTI_OP_LIMIT;
+        tutti_call call = TUTTI_CALL_INIT;
+        call.algorithm = commutes != 0 ? "ring" : nullptr;
+        EXPECT_EQ(tutti_op_create_user(&op, compose_maps, &world.size, commutes, world.size, comms[r]), TUTTI_SUCCESS);
+        EXPECT_EQ(tutti_all_reduce(world.places[r].send, world.places[r].recv, 3000, opaque(5), op, comms[r], {}, &call),
+                  TUTTI_SUCCESS);
+      });
+    }
+    for (std::thread& rank : ranks) rank.join();
+    for (int rank = 0; rank < 3; ++rank) {
+      const uint64_t wrong = world.check(rank).wrong;
+      EXPECT_TRUE(commutes == 0 ? wrong == 0 : wrong > 1000) << wrong;
+    }
+    for (tutti_comm* comm : comms) tutti_comm_destroy(comm);
   }
 }
 

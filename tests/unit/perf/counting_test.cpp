@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "perf/data.h"
 #include "perf/measure.h"
 #include "perf/names.h"
 #include "perf/options.h"
@@ -21,6 +22,7 @@ namespace tutti::perf {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
@@ -218,12 +220,20 @@ TEST(Request, TakesTheNamesOfNcclTests) {
   EXPECT_EQ(line.request.warmup, 0);
   EXPECT_EQ(line.request.checks, 0);
   EXPECT_THAT(line.request.types, ElementsAre(TUTTI_FLOAT16));
-  EXPECT_EQ(line.request.ops.size(), operators.size() + 1);
+  EXPECT_EQ(line.request.ops.size(), operators.size() + 3) << "mulsum, user and user_ordered";
   EXPECT_FALSE(line.request.root);
   EXPECT_THAT(counts_of(line.request, TUTTI_FLOAT16, 2), ElementsAre(512u, 2048u, 8192u, 32768u));
   EXPECT_EQ(Line({"all_reduce", "-d", "all"}).request.types.size(), element_types.size());
   EXPECT_THAT(Line({"all_reduce", "-d", "double"}).request.types, ElementsAre(TUTTI_FLOAT64));
   EXPECT_THAT(Line({"all_gather", "-d", "opaque5"}).request.types, ElementsAre(TUTTI_OPAQUE + 5));
+}
+
+TEST(Request, TakesTheUsersOwnOperatorsWhereMemoryIsTheHosts) {
+  EXPECT_THAT(Line({"all_reduce", "-o", "user", "-d", "opaque1024"}).request.ops, ElementsAre(kUser));
+  EXPECT_THAT(Line({"reduce", "-o", "user_ordered", "--memory", "registered"}).request.ops, ElementsAre(kUserOrdered));
+  EXPECT_EQ(Line({"all_reduce", "-o", "all", "-d", "opaque5"}).code, std::nullopt);
+  EXPECT_THAT(Line({"all_reduce", "-o", "all"}).request.ops, Contains(kUserOrdered));
+  EXPECT_THAT(Line({"all_reduce", "-o", "all", "--memory", "cuda"}).request.ops, Not(Contains(kUserOrdered)));
 }
 
 TEST(Request, ElementsReplaceSizes) {
@@ -255,7 +265,13 @@ TEST(Request, RefusesInOneSentence) {
       {{"all_reduce", "-d", "fp8"}, "'fp8', which is no type"},
       {{"all_gather", "-d", "opaque0"}, "'opaque0', which is no type; use one of int8"},
       {{"all_gather", "-d", "opaqueN"}, "'opaqueN', which is no type"},
-      {{"all_reduce", "-d", "opaque5"}, "'opaque5', but no operator folds opaque elements"},
+      {{"all_reduce", "-d", "opaque5"},
+       "'opaque5', but the user's own operators alone fold opaque elements; use --op user"},
+      {{"reduce", "-d", "opaque1025", "-o", "user"}, "nothing folds elements of more than 1024 bytes"},
+      {{"all_reduce", "-o", "user_ordered", "--memory", "cuda"}, "--op user_ordered was given with --memory cuda"},
+      {{"all_reduce", "-o", "all", "-d", "opaque5", "--memory", "cuda"}, "the user's own operators alone fold"},
+      {{"all_gather", "-o", "user"}, "--op user was given, but all_gather folds nothing"},
+      {{"all_reduce", "-o", "users"}, "'users', which this version does not have; use one of sum"},
       {{"reduce", "-r", "-1"}, "'-1'"},
       {{"reduce", "-r", "x"}, "'x'"},
       {{"all_reduce", "--device", "0"}, "--device was given without --memory cuda"},

@@ -65,7 +65,7 @@ TEST(TuttiPerf, MessagesHaveNoAlgorithm) {
 // Every row of a sweep that is right, of 1, 2 and 3 ranks, no elements among the counts.
 void expect_right(const std::string& line, const std::string& part = "") {
   for (const char* ranks : {"1", "2", "3"}) {
-    const Finished finished = run(kPerf + line + " --elements 0,1,17,5000 -n 2 -w 1 -c 2 --threads --ranks " + ranks);
+    const Finished finished = run(kPerf + line + " --elements 0,1,17,1000 -n 2 -w 1 -c 2 --threads --ranks " + ranks);
     EXPECT_EQ(finished.code, 0) << line << " on " << ranks << "\n" << finished.text;
     EXPECT_THAT(finished.text, AllOf(HasSubstr("# Out of bounds values : 0 OK"), HasSubstr(part))) << line;
   }
@@ -75,8 +75,19 @@ TEST(TuttiPerf, MovesOpaqueElements) {
   for (const char* collective : {"broadcast", "all_gather", "all_to_all", "gather", "scatter", "send_recv"})
     expect_right(std::string(collective) + " -d opaque5", " opaque5 ");
   for (const char* collective : {"all_gather_v", "all_to_all_v", "gather_v", "scatter_v"})
-    expect_right(std::string(collective) + " -d opaque1000 --division skewed", " opaque1000 ");
-  expect_one_sentence(kPerf + "reduce_scatter -d opaque5", 2, "no operator folds opaque elements");
+    expect_right(std::string(collective) + " -d opaque100 --division skewed", " opaque100 ");
+  expect_one_sentence(kPerf + "reduce_scatter -d opaque5", 2, "the user's own operators alone fold opaque elements");
+}
+
+TEST(TuttiPerf, FoldsByOperatorsOfTheUsersOwn) {
+  for (const char* collective : {"all_reduce", "reduce -r all", "reduce_scatter", "reduce_scatter_v --division zeros"}) {
+    expect_right(std::string(collective) + " -o user -d opaque7", " user ");
+    expect_right(std::string(collective) + " -o user_ordered -d opaque7", " user_ordered ");
+    expect_right(std::string(collective) + " -o all -d uint8", " user_ordered ");
+  }
+  expect_right("all_reduce_v -o user_ordered -d opaque100 --memory registered", " user_ordered ");
+  expect_right("all_reduce -o user --transport tcp -d float64", " user ");
+  expect_one_sentence(kPerf + "all_reduce -o user --memory cuda --threads", 2, "fold host memory alone");
 }
 
 TEST(TuttiPerf, SaysOnceThatStdoutTakesNoMore) {
