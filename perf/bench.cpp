@@ -21,6 +21,12 @@ constexpr uint64_t kFreshRoom = uint64_t{1} << 20;  // bytes that the slots of -
 /// Half of all bytes that there can be at most, which no machine has.
 uint64_t whole_lines(uint64_t bytes) { return (std::min(bytes, UINT64_MAX / 2) + kLine - 1) / kLine * kLine; }
 
+/// The product, or the largest number where that is more.
+uint64_t times(uint64_t a, uint64_t b) {
+  uint64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
 uint64_t larger_buffer(const CheckedOperation& operation) {
   return std::max(operation.send_bytes(), operation.recv_bytes());
 }
@@ -38,6 +44,7 @@ Bench::Bench(const Request& request, const program::RankMember& world, const pro
       types_(request.collective->senders != Role::nobody ? request.types : std::vector<tutti_type>{TUTTI_INT8}) {
   if (!request.algorithm.empty()) call_.algorithm = request.algorithm.c_str();
   call_.reproducible = request.reproducible ? 1 : 0;
+  call_.canonical = static_cast<uint32_t>(request.canonical);
 }
 
 Bench::~Bench() {
@@ -230,13 +237,16 @@ int Bench::check(CheckedOperation operation, Measured& measured) {
   return program::kGood;
 }
 
+// Of each rank in the fold.
+int Bench::operands() const { return std::max(1, static_cast<int>(request_.canonical) / group_.ranks); }
+
 // Of each of the two buffers.
 uint64_t Bench::buffer_bytes(tutti_type type) const {
   uint64_t bytes = 0;
   for (const uint64_t count : counts_of(request_, type, group_.ranks)) {
     bytes = std::max(bytes, bytes_for(*request_.collective, count, type, group_.ranks));
   }
-  return whole_lines(bytes) + (request_.fresh ? kFreshRoom : 0);
+  return whole_lines(times(bytes, static_cast<uint64_t>(operands()))) + (request_.fresh ? kFreshRoom : 0);
 }
 
 // Memory is had when it is first written to: without a look beforehand, the system would kill a rank in the middle.
@@ -340,7 +350,7 @@ int Bench::run_op(tutti_type type, tutti_op op, const std::vector<uint64_t>& cou
   const bool all_roots = request_.collective->rooted() && !request_.root;
   const int first = request_.root.value_or(0);
   const int last = all_roots ? group_.ranks - 1 : first;
-  const Pattern pattern = {type, op, request_.collective->reduces(), group_.ranks, 0};
+  const Pattern pattern = {type, op, request_.collective->reduces(), group_.ranks, 0, operands()};
   for (int root = first; root <= last; ++root) {
     for (const BlockDivision division : request_.divisions) {
       const int code = run_counts({request_.collective, pattern, root, group_.rank, 0, false, division}, counts);
@@ -357,10 +367,18 @@ int Bench::run_cycle() {
   return program::kGood;
 }
 
-// Refuses a root that is not in every group. All ranks answer alike, so none goes on alone.
-int Bench::check_root(const std::vector<RankLocation>& locations) {
+// Refuses a root that is not in every group, and operands that a group cannot share. All ranks answer alike, so none goes
+// on alone.
+int Bench::check_groups(const std::vector<RankLocation>& locations) {
   std::map<int32_t, int> sizes;
   for (const RankLocation& location : locations) ++sizes[location.group];
+  for (const auto& [group, size] : sizes) {
+    if (request_.canonical % size == 0) continue;
+    return fail(program::kWrongUse,
+                fmt::format("--canonical was given {0}, but {1} ranks cannot share {0} operands evenly; "
+                            "give a multiple of {1}",
+                            request_.canonical, size));
+  }
   const auto smaller = [](const auto& a, const auto& b) { return a.second < b.second; };
   const int ranks = std::ranges::min_element(sizes, smaller)->second;
   if (!request_.collective->rooted() || request_.root.value_or(0) < ranks) return program::kGood;
@@ -394,7 +412,7 @@ int Bench::prepare() {
   if (const tutti_status status = gather_locations(world_.comm, color_, locations); status != TUTTI_SUCCESS) {
     return fail(world_.comm, status);
   }
-  if (const int code = check_root(locations); code != program::kGood) return code;
+  if (const int code = check_groups(locations); code != program::kGood) return code;
   if (const int code = make_sure_of_memory(); code != program::kGood) return code;
   if (const int code = open_device(); code != program::kGood) return code;
   const std::vector<std::string> oversubscribed = oversubscribed_lines(locations);

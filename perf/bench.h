@@ -35,7 +35,7 @@ class Bench {
   int run();
 
  private:
-  int check_root(const std::vector<RankLocation>& locations);
+  int check_groups(const std::vector<RankLocation>& locations);
   int prepare();
   int run_cycle();
   int run_type(tutti_type type);
@@ -43,6 +43,7 @@ class Bench {
   tutti_status make_custom(tutti_type type, tutti_op op);
   int run_counts(CheckedOperation operation, const std::vector<uint64_t>& counts);
   int make_sure_of_memory();
+  int operands() const;
   uint64_t buffer_bytes(tutti_type type) const;
   int reserve(tutti_type type);
   int run_half(const CheckedOperation& operation, Measured& measured);

@@ -23,6 +23,7 @@ namespace tutti::perf {
 namespace {
 
 constexpr size_t kMostSizes = 1'000'000;
+constexpr int64_t kMostOperands = 4096;  // the library's limit
 
 // What the command line says before it is understood.
 struct CommandLine {
@@ -75,6 +76,8 @@ void declare_what(program::Options& options, Request& request, CommandLine& word
   options.flag("--reproducible", &request.reproducible,
                "Sums whose bits depend on the operands and their order alone, as TUTTI_REPRODUCIBLE");
   options.flag("--accumulate", &request.accumulate, "Floats of 8 and 16 bits are folded in float32, and rounded once");
+  options.integer("--canonical", &request.canonical, 1, kMostOperands,
+                  "Operands of the whole fold, which the ranks share evenly, of all_reduce, all_reduce_v and reduce");
   options.text("-r,--root", &words.root, "RANK", "Root of broadcast, reduce, gather and scatter, or all");
   options.text("--division", &words.division, "NAME",
                "How a v-variant's elements are divided into blocks: one of " + program::listing(all_division_names()) +
@@ -146,6 +149,8 @@ void declare_examples(program::Options& options) {
                   "every type and operator checked, a JSON line each");
   options.example("tutti-perf all_reduce -o user_ordered -d opaque24 --ranks 4",
                   "an operator of the user's own, in the order of ranks");
+  options.example("tutti-perf all_reduce --canonical 12 --ranks 4",
+                  "three operands a rank, folded in one order whatever the ranks");
   options.example("tutti-perf all_gather -d opaque12 --ranks 4", "elements of 12 bytes that are moved as they are");
   options.example("tutti-perf all_to_all_v --division skewed --ranks 4", "blocks of 1, 2, 3 and 4 parts");
   options.example("tutti-perf all_reduce --ranks 2 --bind core --fresh --plot bandwidth.svg",
@@ -198,13 +203,19 @@ std::string check_operators(Request& request) {
 }
 
 std::string check_folds(Request& request) {
-  if (request.collective->reduces()) return check_operators(request);
+  const BenchedCollective& collective = *request.collective;
+  if (request.canonical > 0 && collective.reduces() && collective.has_send_blocks()) {
+    return fmt::format("--canonical was given, but a rank has one operand of {}; leave it out, or measure all_reduce",
+                       collective.name);
+  }
+  if (collective.reduces()) return check_operators(request);
   const tutti_op op = request.ops.front();
   const std::pair<std::string, bool> options[] = {{"--reproducible", request.reproducible},
                                                   {"--accumulate", request.accumulate},
+                                                  {"--canonical", request.canonical > 0},
                                                   {"--op " + text_of_op(op), is_users_own(op)}};
   for (const auto& [option, given] : options) {
-    if (given) return fmt::format("{} was given, but {} folds nothing; leave it out", option, request.collective->name);
+    if (given) return fmt::format("{} was given, but {} folds nothing; leave it out", option, collective.name);
   }
   return "";
 }
@@ -346,10 +357,13 @@ std::string read_places(const CommandLine& words, Request& request) {
     return fmt::format("--out-of-place and {} contradict each other; leave one of them out",
                        words.both_places ? "--in-place" : "-O 0 (--out_of_place)");
   }
-  const bool has = request.collective->in_place;
+  // An all_reduce_v of several operands takes them from a list of their own.
+  const bool lists_operands = request.collective->in_pieces && request.canonical > 0;
+  const bool has = request.collective->in_place && !lists_operands;
   if (!has && (words.both_places || words.out_of_place == 0)) {
-    return fmt::format("{} was given, but {} has no in-place form; leave it out",
-                       words.both_places ? "--in-place" : "-O 0 (--out_of_place)", request.collective->name);
+    return fmt::format("{} was given, but {}{} has no in-place form; leave it out",
+                       words.both_places ? "--in-place" : "-O 0 (--out_of_place)", request.collective->name,
+                       lists_operands ? " with --canonical" : "");
   }
   request.out_of_place = words.out_of_place != 0;
   request.in_place = has && !words.only_out_of_place && words.out_of_place != 1;

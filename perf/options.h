@@ -38,6 +38,7 @@ struct Request {
   bool in_place = true;                                          ///< where the collective has such a form
   bool reproducible = false;  ///< calls ask for sums whose bits depend on the operands alone
   bool accumulate = false;    ///< calls ask for short floats to be folded in float32, and rounded once
+  int64_t canonical = 0;      ///< operands of the whole fold, which ranks share; 0: each has one
   bool fresh = false;
   bool barriers = false;    ///< one after each iteration, timed
   bool call_time = false;   ///< what is timed is the call that posts an operation to a queue

@@ -31,12 +31,12 @@ struct World {
   uint64_t size;
 
   World(const char* name, tutti_type type, tutti_op op, int ranks, int root, uint64_t count, bool in_place,
-        BlockDivision division = BlockDivision::even)
+        BlockDivision division = BlockDivision::even, int operands = 1)
       : size(tutti_type_size(type)) {
     const BenchedCollective* collective = find_collective(name);
     for (int rank = 0; rank < ranks; ++rank) {
       operations.push_back(
-          {collective, {type, op, collective->reduces(), ranks, 3}, root, rank, count, in_place, division});
+          {collective, {type, op, collective->reduces(), ranks, 3, operands}, root, rank, count, in_place, division});
       const CheckedOperation& operation = operations.back();
       const uint64_t bytes = std::max(operation.send_bytes(), operation.recv_bytes());
       send.push_back(GuardedBuffer::allocate(bytes));
@@ -248,6 +248,41 @@ TEST(Check, FindsAnAlgorithmThatKeepsNoOrderOfRanks) {
       EXPECT_TRUE(commutes == 0 ? wrong == 0 : wrong > 1000) << wrong;
     }
     for (tutti_comm* comm : comms) tutti_comm_destroy(comm);
+  }
+}
+
+TEST(Check, KnowsSeveralOperandsOfARank) {
+  for (const char* name : {"all_reduce", "reduce"}) {
+    for (const bool in_place : {false, true}) {
+      World world(name, TUTTI_INT16, TUTTI_PROD, 3, 0, 3000, in_place, BlockDivision::even, 4);
+      EXPECT_EQ(world.operations[1].send_bytes(), 4 * world.block());
+      world.receive(0, 0, world.folded(0));
+      EXPECT_EQ(world.check(0).wrong, 0u) << name << ": " << world.check(0).sentence;
+      world.places[0].recv[2 * 2999] ^= std::byte{1};
+      EXPECT_THAT(world.check(0).sentence, HasSubstr("element 2999 of the result"));
+      for (const int r : {0, 1}) {
+        if (world.operations[1].collective->receives(r, 0)) world.receive(r, 0, world.folded(0));
+      }
+      EXPECT_EQ(world.check(1).wrong, 0u) << name << ": " << world.check(1).sentence;
+      world.places[1].send[4 * world.block() - 1] ^= std::byte{1};
+      EXPECT_THAT(world.check(1).sentence, HasSubstr("element 2999 of operand 7 afterwards"));
+    }
+  }
+}
+
+TEST(Check, ListsTheOperandsOfAnAllReduceV) {
+  World world("all_reduce_v", TUTTI_INT32, TUTTI_SUM, 2, 0, 1000, false, BlockDivision::skewed, 3);
+  const Lists lists(world);
+  for (size_t r = 0; r < 2; ++r) {
+    ASSERT_EQ(lists.of[r].send.size(), 3u);
+    EXPECT_EQ(lists.of[r].recv.size(), size_t{piece_count});
+    for (size_t o = 0; o < 3; ++o) {
+      EXPECT_EQ(lists.of[r].send[o].count, 1000u);
+      const auto* const listed = static_cast<const std::byte*>(lists.of[r].send[o].ptr);
+      EXPECT_EQ(Bytes(listed, listed + world.block()), world.sent(static_cast<int>(r), o));
+    }
+    world.receive(static_cast<int>(r), 0, world.folded(0));
+    EXPECT_EQ(world.check(static_cast<int>(r)).wrong, 0u);
   }
 }
 

@@ -287,6 +287,13 @@ TEST(Request, RefusesInOneSentence) {
       {{"barrier", "--in-place"}, "barrier has no in-place form"},
       {{"all_gather", "--reproducible"}, "--reproducible was given, but all_gather folds nothing"},
       {{"scatter_v", "--accumulate"}, "--accumulate was given, but scatter_v folds nothing"},
+      {{"all_gather", "--canonical", "4"}, "--canonical was given, but all_gather folds nothing"},
+      {{"reduce_scatter", "--canonical", "4"}, "--canonical was given, but a rank has one operand of reduce_scatter"},
+      {{"reduce_scatter_v", "--canonical", "4"}, "a rank has one operand of reduce_scatter_v"},
+      {{"all_reduce", "--canonical", "0"}, "'0'"},
+      {{"all_reduce", "--canonical", "4097"}, "'4097'"},
+      {{"all_reduce_v", "--canonical", "4", "--in-place"},
+       "--in-place was given, but all_reduce_v with --canonical has no in-place form"},
       {{"all_gather_v", "--division", "odd"},
        "--division was given 'odd', but it takes one of even, skewed, zeros, one and all"},
       {{"all_gather", "--division", "even"}, "blocks of all_gather have one count"},
@@ -370,6 +377,17 @@ TEST(PerfReport, SaysTheDivisionOfVVariantsAlone) {
   EXPECT_THAT(printed({"all_reduce"}, {{sample(), std::nullopt, ""}}), Not(HasSubstr("division")));
   EXPECT_THAT(json_of(skewed, Request()).text(), HasSubstr(R"("division":"skewed")"));
   EXPECT_THAT(json_of(sample(), Request()).text(), HasSubstr(R"("division":"none")"));
+}
+
+TEST(Request, TakesSeveralOperandsOfARank) {
+  EXPECT_EQ(Line({"all_reduce"}).request.canonical, 0);
+  EXPECT_EQ(Line({"reduce", "--canonical", "4096"}).request.canonical, 4096);
+  EXPECT_TRUE(Line({"all_reduce", "--canonical", "4"}).request.in_place);
+  EXPECT_FALSE(Line({"all_reduce_v", "--canonical", "4"}).request.in_place);
+  const Line line({"all_reduce", "--canonical", "12"});
+  EXPECT_THAT(json_of(sample(), line.request).text(), HasSubstr(R"("canonical":12)"));
+  EXPECT_THAT(printed({"all_reduce", "--canonical", "12"}, {{sample(), sample(), ""}}),
+              HasSubstr("host memory, 12 operands in all\n"));
 }
 
 TEST(PerfReport, SaysWhichRowsWereDisturbed) {

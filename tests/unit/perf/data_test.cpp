@@ -344,6 +344,24 @@ TEST(Data, OfTheUsersOwnOperatorsTellsElementsThatWereCutInTwo) {
   }
 }
 
+TEST(Data, OfSeveralOperandsARankFoldsAsOfManyRanks) {
+  for (Pattern pattern : reducing_patterns({6})) {
+    const Bytes inputs = input(pattern, 4, 5, kCount), all = folded(pattern, 5, kCount);
+    for (const int ranks : {1, 2, 3}) {
+      pattern.ranks = ranks;
+      pattern.operands = 6 / ranks;
+      EXPECT_EQ(input(pattern, 4, 5, kCount), inputs) << text(pattern);
+      EXPECT_EQ(folded(pattern, 5, kCount), all) << text(pattern);
+    }
+  }
+  // One number scales all operands of a rank: of the second alone where each has three.
+  const Pattern scaled = {TUTTI_INT32, kPreMulSum, true, 2, 7, 3};
+  Bytes total = input(scaled, 0, 0, kCount);
+  for (const int operand : {1, 2, 3, 3, 4, 4, 5, 5})
+    total = combine(TUTTI_INT32, TUTTI_SUM, total, input(scaled, operand, 0, kCount));
+  EXPECT_EQ(folded(scaled, 0, kCount), total);
+}
+
 TEST(Data, OpaqueElementsReadAsTheirFirstBytes) {
   const uint8_t bytes[17] = {0x01, 0xab};
   EXPECT_EQ(as_text(opaque(2), bytes), "01ab");

@@ -90,6 +90,17 @@ TEST(TuttiPerf, FoldsByOperatorsOfTheUsersOwn) {
   expect_one_sentence(kPerf + "all_reduce -o user --memory cuda --threads", 2, "fold host memory alone");
 }
 
+TEST(TuttiPerf, FoldsSeveralOperandsOfARank) {
+  for (const char* collective : {"all_reduce", "all_reduce_v --division skewed", "reduce -r all"}) {
+    expect_right(std::string(collective) + " --canonical 12", ", 12 operands in all");
+    expect_right(std::string(collective) + " --canonical 6 -d opaque3 -o user_ordered", ", 6 operands in all");
+  }
+  expect_right("all_reduce --canonical 6 -d bfloat16 -o all --fresh");
+  expect_one_sentence(kPerf + "all_reduce --canonical 8 -n 1 -e 8 --threads --ranks 3", 2,
+                      "--canonical was given 8, but 3 ranks cannot share 8 operands evenly; give a multiple of 3");
+  expect_one_sentence(kPerf + "all_to_all --canonical 8", 2, "folds nothing");
+}
+
 TEST(TuttiPerf, SaysOnceThatStdoutTakesNoMore) {
   for (const char* ranks : {"--ranks 1", "--ranks 2", "--ranks 2 --threads", "--ranks 2 --json", "--help"}) {
     expect_one_sentence(kPerf + kSmall + ranks + " 2>&1 >/dev/full", 1, "stdout");
