@@ -19,11 +19,6 @@ void expect(const CheckedOperation& operation, const Source& source, uint64_t fr
   fill_input(operation.pattern, source.operand, source.index + from, n, out);
 }
 
-void add(CheckFinding& total, const CheckFinding& more) {
-  if (total.wrong == 0) total.sentence = more.sentence;
-  total.wrong += more.wrong;
-}
-
 CheckFinding check_untouched(const CheckedOperation& operation, const std::byte* data, uint64_t bytes, const char* what) {
   CheckFinding finding;
   for (uint64_t i = 0; i < bytes; ++i) {
@@ -78,6 +73,11 @@ std::vector<tutti_block> pieces_of(const CheckedOperation& operation, std::byte*
 }
 
 }  // namespace
+
+void CheckFinding::add(const CheckFinding& more) {
+  if (wrong == 0) sentence = more.sentence;
+  wrong += more.wrong;
+}
 
 uint64_t CheckedOperation::send_bytes() const { return send_count() * tutti_type_size(pattern.type); }
 
@@ -211,21 +211,21 @@ CheckFinding check_result(const CheckedOperation& operation, const Places& place
       const Extent extent = extent_of(operation, block);
       const std::string what =
           collective.recv_blocks(ranks) > 1 ? fmt::format("block {} of the result", block) : "the result";
-      add(finding,
+      finding.add(
           check_block(operation, operation.source_of(block), extent.count, places.recv + extent.begin * size, what));
     }
   } else if (!operation.in_place) {
-    add(finding, check_untouched(operation, places.recv, operation.recv_bytes(), "the ignored result"));
+    finding.add(check_untouched(operation, places.recv, operation.recv_bytes(), "the ignored result"));
   }
   if (collective.sends(operation.rank, operation.root)) {
     // In place the result is in the first.
     each_operand(operation, operation.in_place ? 1 : 0, [&](const Source& source, uint64_t place, uint64_t count) {
       const std::string what =
           operation.pattern.operands == 1 ? "the input afterwards" : fmt::format("operand {} afterwards", source.operand);
-      add(finding, check_block(operation, source, count, places.send + place, what));
+      finding.add(check_block(operation, source, count, places.send + place, what));
     });
   } else if (!operation.in_place) {
-    add(finding, check_untouched(operation, places.send, operation.send_bytes(), "the ignored input"));
+    finding.add(check_untouched(operation, places.send, operation.send_bytes(), "the ignored input"));
   }
   return finding;
 }

@@ -69,6 +69,8 @@ void poison_result(const CheckedOperation& operation, const Places& places);
 struct CheckFinding {
   uint64_t wrong = 0;    ///< elements (and guard bytes) that are not what they must be
   std::string sentence;  ///< about the first of them; empty where there is none
+
+  void add(const CheckFinding& more);
 };
 
 /// Compares the result with what it must be. Also an ignored buffer out of place, and operands that no result replaces,

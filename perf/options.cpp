@@ -114,6 +114,8 @@ void declare_how(program::Options& options, Request& request, CommandLine& words
   options.integer("-w,--warmup_iters", &request.warmup, 0, 1'000'000'000, "Iterations before the first that counts");
   options.integer("-m,--agg_iters", &request.aggregated, 1, 1'000'000,
                   "Operations in one group each iteration; times are of one of them");
+  options.flag("--fuse", &request.fuse,
+               "With -m: small all_reduces of a group, and its broadcasts, whose roots take turns, are one operation");
   options.integer("-N,--run_cycles", &request.cycles, 0, 1'000'000'000,
                   "Sweeps over all sizes; 0: until it is interrupted");
   options.integer("-c,--check", &request.checks, 0, 1'000'000, "Operations whose every element is checked, for each size");
@@ -151,6 +153,7 @@ void declare_examples(program::Options& options) {
                   "an operator of the user's own, in the order of ranks");
   options.example("tutti-perf all_reduce --canonical 12 --ranks 4",
                   "three operands a rank, folded in one order whatever the ranks");
+  options.example("tutti-perf all_reduce -m 16 --fuse -b 8 -e 16K --ranks 4", "16 small sums in one message");
   options.example("tutti-perf all_gather -d opaque12 --ranks 4", "elements of 12 bytes that are moved as they are");
   options.example("tutti-perf all_to_all_v --division skewed --ranks 4", "blocks of 1, 2, 3 and 4 parts");
   options.example("tutti-perf all_reduce --ranks 2 --bind core --fresh --plot bandwidth.svg",
@@ -314,7 +317,7 @@ std::string read_sizes(const program::Options& options, const CommandLine& words
 std::string check_links(const program::Options& options) {
   if (options.given("COLLECTIVE")) return "COLLECTIVE and --measure-links were both given; leave one of them out";
   std::vector<std::string> given = options.given();
-  for (const char* flag : {"--in-place", "--out-of-place", "--fresh", "--reproducible", "--accumulate"}) {
+  for (const char* flag : {"--in-place", "--out-of-place", "--fresh", "--reproducible", "--accumulate", "--fuse"}) {
     if (options.given(flag)) given.emplace_back(flag);
   }
   for (const std::string& option : given) {
@@ -418,6 +421,17 @@ std::string read_method(const CommandLine& words, Request& request) {
   return "";
 }
 
+std::string check_fusion(const Request& request) {
+  if (!request.fuse) return "";
+  if (!request.collective->fuses) {
+    return fmt::format("--fuse was given, but calls of {} stay apart; leave it out, or measure all_reduce or broadcast",
+                       request.collective->name);
+  }
+  if (request.aggregated == 1) return "--fuse was given, but a group of one call has nothing to fuse; add -m 2 or more";
+  if (request.canonical == 0) return "";
+  return "--fuse and --canonical were both given, but sums of several operands stay apart; leave one of them out";
+}
+
 std::string read_surroundings(Request& request) {
   const std::string why = read_environment([](const char* name) { return std::getenv(name); }, request.environment);
   if (request.environment.device) {
@@ -444,6 +458,7 @@ std::string understand(const program::Options& options, const std::string& start
   if (why.empty()) why = read_places(words, request);
   if (why.empty()) why = read_files(options, words, request);
   if (why.empty()) why = read_method(words, request);
+  if (why.empty()) why = check_fusion(request);
   if (why.empty()) why = read_surroundings(request);
   return why;
 }

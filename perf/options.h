@@ -29,6 +29,7 @@ struct Request {
   int64_t warmup = 5;
   int64_t checks = 1;
   int64_t aggregated = 1;  ///< operations in one group each iteration
+  bool fuse = false;       ///< these are one operation where they can be, each with buffers of its own
   int64_t cycles = 1;      ///< whole sweeps; 0: for ever
   std::vector<tutti_type> types;
   std::vector<tutti_op> ops;

@@ -78,9 +78,10 @@ std::string parameters(const Request& request) {
 
 /// What is special about the calls.
 std::string extras(const Request& request) {
-  return fmt::format("{}{}{}{}", request.fresh ? ", inputs rewritten between operations" : "",
+  return fmt::format("{}{}{}{}{}", request.fresh ? ", inputs rewritten between operations" : "",
                      request.reproducible ? ", reproducible" : "", request.accumulate ? ", folded in float32" : "",
-                     request.canonical > 0 ? fmt::format(", {} operands in all", request.canonical) : "");
+                     request.canonical > 0 ? fmt::format(", {} operands in all", request.canonical) : "",
+                     request.fuse ? ", fused" : "");
 }
 
 }  // namespace
@@ -128,7 +129,7 @@ program::JsonObject json_of(const Measured& measured, const Request& request, do
   line.add_json("wrong", measured.wrong ? std::to_string(*measured.wrong) : "null");
   line.add("root", measured.collective->rooted() ? measured.root : -1).add("fresh", request.fresh);
   line.add("reproducible", request.reproducible).add("accumulate", request.accumulate);
-  line.add("average", static_cast<int>(request.average)).add("agg_iters", request.aggregated);
+  line.add("average", static_cast<int>(request.average)).add("agg_iters", request.aggregated).add("fuse", request.fuse);
   line.add("cpu_time", request.call_time).add("division", measured.division_text()).add("canonical", request.canonical);
   if (request.memory == MemoryKind::cuda) {
     const double traffic = least_traffic(measured);

@@ -294,6 +294,11 @@ TEST(Request, RefusesInOneSentence) {
       {{"all_reduce", "--canonical", "4097"}, "'4097'"},
       {{"all_reduce_v", "--canonical", "4", "--in-place"},
        "--in-place was given, but all_reduce_v with --canonical has no in-place form"},
+      {{"all_reduce", "--fuse"}, "--fuse was given, but a group of one call has nothing to fuse; add -m 2 or more"},
+      {{"reduce", "-m", "2", "--fuse"}, "--fuse was given, but calls of reduce stay apart"},
+      {{"all_reduce_v", "-m", "2", "--fuse"}, "--fuse was given, but calls of all_reduce_v stay apart"},
+      {{"all_reduce", "-m", "2", "--fuse", "--canonical", "4"}, "--fuse and --canonical were both given"},
+      {{"--measure-links", "/dev/null", "--fuse"}, "--fuse is no matter to --measure-links"},
       {{"all_gather_v", "--division", "odd"},
        "--division was given 'odd', but it takes one of even, skewed, zeros, one and all"},
       {{"all_gather", "--division", "even"}, "blocks of all_gather have one count"},
@@ -388,6 +393,13 @@ TEST(Request, TakesSeveralOperandsOfARank) {
   EXPECT_THAT(json_of(sample(), line.request).text(), HasSubstr(R"("canonical":12)"));
   EXPECT_THAT(printed({"all_reduce", "--canonical", "12"}, {{sample(), sample(), ""}}),
               HasSubstr("host memory, 12 operands in all\n"));
+}
+
+TEST(PerfReport, SaysWhetherGroupsAreFused) {
+  const Line line({"all_reduce", "-m", "2", "--fuse"});
+  EXPECT_THAT(json_of(sample(), line.request).text(), HasSubstr(R"("agg_iters":2,"fuse":true)"));
+  EXPECT_THAT(json_of(sample(), Request()).text(), HasSubstr(R"("agg_iters":1,"fuse":false)"));
+  EXPECT_THAT(printed({"broadcast", "-m", "2", "--fuse"}, {{sample(), sample(), ""}}), HasSubstr(" memory, fused\n"));
 }
 
 TEST(PerfReport, SaysWhichRowsWereDisturbed) {

@@ -14,7 +14,9 @@
 namespace {
 
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
 
 using tutti::test::Finished;
 using tutti::test::run;
@@ -99,6 +101,20 @@ TEST(TuttiPerf, FoldsSeveralOperandsOfARank) {
   expect_one_sentence(kPerf + "all_reduce --canonical 8 -n 1 -e 8 --threads --ranks 3", 2,
                       "--canonical was given 8, but 3 ranks cannot share 8 operands evenly; give a multiple of 3");
   expect_one_sentence(kPerf + "all_to_all --canonical 8", 2, "folds nothing");
+}
+
+TEST(TuttiPerf, FusesTheOperationsOfAGroup) {
+  expect_right("all_reduce -m 3 --fuse", ", fused");
+  expect_right("all_reduce -m 40 --fuse -d opaque3 -o user_ordered --fresh", ", fused");
+  expect_right("broadcast -m 5 --fuse -r all", ", fused");
+  expect_right("all_reduce -m 3 --fuse -C 1");
+  // Broadcasts that are one operation run by an all_gather's algorithm.
+  const std::string line = kPerf + "broadcast -m 2 --elements 100 -n 3 --json --threads --ranks 2";
+  const char* const gathers = "\"algorithm\":\"(bruck|direct|ring)\"";
+  EXPECT_THAT(run(line + " --fuse").text, ContainsRegex(gathers));
+  EXPECT_THAT(run(line).text, Not(ContainsRegex(gathers)));
+  expect_one_sentence(kPerf + kSmall + "--fuse", 2, "add -m 2 or more");
+  expect_one_sentence(kPerf + "gather -m 2 --fuse", 2, "calls of gather stay apart");
 }
 
 TEST(TuttiPerf, SaysOnceThatStdoutTakesNoMore) {
