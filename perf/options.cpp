@@ -196,6 +196,8 @@ std::string check_operators(Request& request) {
         text_of_op(request.ops.front()));
   }
   if (on_device) std::erase_if(request.ops, is_users_own);
+  // Most algorithms keep no order of ranks, and the library refuses those.
+  if (!request.algorithm.empty() && request.ops.size() > 1) std::erase(request.ops, kUserOrdered);
   const tutti_type type = request.types.front();
   if (!is_opaque(type) || std::ranges::any_of(request.ops, [&](tutti_op op) { return folds(op, type); })) return "";
   const std::string why =

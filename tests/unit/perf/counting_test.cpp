@@ -233,7 +233,9 @@ TEST(Request, TakesTheUsersOwnOperatorsWhereMemoryIsTheHosts) {
   EXPECT_THAT(Line({"reduce", "-o", "user_ordered", "--memory", "registered"}).request.ops, ElementsAre(kUserOrdered));
   EXPECT_EQ(Line({"all_reduce", "-o", "all", "-d", "opaque5"}).code, std::nullopt);
   EXPECT_THAT(Line({"all_reduce", "-o", "all"}).request.ops, Contains(kUserOrdered));
-  EXPECT_THAT(Line({"all_reduce", "-o", "all", "--memory", "cuda"}).request.ops, Not(Contains(kUserOrdered)));
+  EXPECT_THAT(Line({"all_reduce", "-o", "all", "--memory", "cuda"}).request.ops, Not(Contains(kUser)));
+  EXPECT_THAT(Line({"all_reduce", "-o", "all", "--algorithm", "ring"}).request.ops,
+              AllOf(Contains(kUser), Not(Contains(kUserOrdered))));
 }
 
 TEST(Request, ElementsReplaceSizes) {

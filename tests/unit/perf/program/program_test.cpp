@@ -89,6 +89,8 @@ TEST(TuttiPerf, FoldsByOperatorsOfTheUsersOwn) {
   }
   expect_right("all_reduce_v -o user_ordered -d opaque100 --memory registered", " user_ordered ");
   expect_right("all_reduce -o user --transport tcp -d float64", " user ");
+  expect_right("all_reduce -o all -d uint8 --algorithm ring", " user ");
+  expect_one_sentence(kPerf + "all_reduce -o user_ordered -e 8 --threads --algorithm ring", 2, "keeps the order of ranks");
   expect_one_sentence(kPerf + "all_reduce -o user --memory cuda --threads", 2, "fold host memory alone");
 }
 
