@@ -70,6 +70,7 @@ struct CheckFinding {
   uint64_t wrong = 0;    ///< elements (and guard bytes) that are not what they must be
   std::string sentence;  ///< about the first of them; empty where there is none
 
+  /// Counts what was found elsewhere, too; the first sentence stays.
   void add(const CheckFinding& more);
 };
 

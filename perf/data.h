@@ -24,7 +24,7 @@ inline constexpr uint64_t kMostUserBytes = 1024;
 struct Pattern {
   tutti_type type = TUTTI_FLOAT32;
   tutti_op op = TUTTI_SUM;
-  bool reduces = false;  ///< without: elements are any bits at all, since they are only moved; opaque ones always are
+  bool reduces = false;  ///< without: elements are any bits at all, since they are only moved
   int ranks = 1;
   uint32_t seed = 0;
   int operands = 1;  ///< of each rank, in the fold
