@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "perf/memory.h"
 #include "perf/names.h"
+#include "perf/user_operators.h"
 #include "src/tables/names.h"
 #include "src/tables/operators.h"
 #include "src/tables/units.h"
@@ -19,6 +21,12 @@ constexpr uint64_t kFreshRoom = uint64_t{1} << 20;  // bytes that the slots of -
 
 /// Half of all bytes that there can be at most, which no machine has.
 uint64_t whole_lines(uint64_t bytes) { return (std::min(bytes, UINT64_MAX / 2) + kLine - 1) / kLine * kLine; }
+
+/// The product, or the largest number where that is more.
+uint64_t times(uint64_t a, uint64_t b) {
+  uint64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
 
 uint64_t larger_buffer(const CheckedOperation& operation) {
   return std::max(operation.send_bytes(), operation.recv_bytes());
@@ -34,9 +42,12 @@ Bench::Bench(const Request& request, const program::RankMember& world, const pro
       color_(color),
       output_(output),
       report_(request, output),
-      types_(request.collective->senders != Role::nobody ? request.types : std::vector<tutti_type>{TUTTI_INT8}) {
+      types_(request.collective->senders != Role::nobody ? request.types : std::vector<tutti_type>{TUTTI_INT8}),
+      own_places_(request.fuse ? static_cast<uint64_t>(request.aggregated) : 1) {
   if (!request.algorithm.empty()) call_.algorithm = request.algorithm.c_str();
   call_.reproducible = request.reproducible ? 1 : 0;
+  call_.canonical = static_cast<uint32_t>(request.canonical);
+  end_.fuse = request.fuse ? 1 : 0;
 }
 
 Bench::~Bench() {
@@ -50,7 +61,7 @@ int Bench::fail(int code, const std::string& sentence) { return output_.fail_as(
 tutti_status Bench::call(const CheckedOperation& operation, const Places& places, const tutti_stream& stream) const {
   const Pattern& pattern = operation.pattern;
   return operation.collective->call({for_calls(places.send), for_calls(places.recv), operation.count, pattern.type,
-                                     pattern.op == kPreMulSum ? pre_mul_sum_ : pattern.op, operation.root, group_.rank,
+                                     is_custom(pattern.op) ? custom_ : pattern.op, operation.root, group_.rank,
                                      group_.ranks, group_.comm, &call_, stream, places.lists});
 }
 
@@ -80,42 +91,68 @@ tutti_status Bench::synchronize(tutti_status status) const {
   return device_->synchronize().empty() ? TUTTI_SUCCESS : TUTTI_UNHANDLED_CUDA_ERROR;
 }
 
-// What one iteration is: an operation, or several in a group, and what else was asked to be timed with it.
-tutti_status Bench::iterate(const CheckedOperation& operation, const Places& places) const {
-  tutti_status status = TUTTI_SUCCESS;
-  if (request_.aggregated == 1) {
-    status = call(operation, places, stream_);
-  } else {
-    status = tutti_group_start();
-    if (status != TUTTI_SUCCESS) return status;
-    for (int64_t i = 0; i < request_.aggregated && status == TUTTI_SUCCESS; ++i) status = call(operation, places, stream_);
-    const tutti_status end = tutti_group_end(nullptr);
-    if (status == TUTTI_SUCCESS) status = end;
+// Several operations together. The buffers of those that are to be fused may not be shared.
+tutti_status Bench::run_group(const CheckedOperation& operation, uint64_t first, const tutti_stream& stream) const {
+  tutti_status status = tutti_group_start();
+  if (status != TUTTI_SUCCESS) return status;
+  for (uint64_t i = 0; i < static_cast<uint64_t>(request_.aggregated) && status == TUTTI_SUCCESS; ++i) {
+    status = request_.fuse ? call(in_slot(operation, first + i), places_[first + i], stream)
+                           : call(operation, places_[first], stream);
   }
+  const tutti_status end = tutti_group_end(&end_);
+  return status != TUTTI_SUCCESS ? status : end;
+}
+
+// An operation by itself, or the whole group where it is fused with others.
+tutti_status Bench::run_once(const CheckedOperation& operation) const {
+  return request_.fuse ? run_group(operation, 0, kBlocking) : call(operation, places_[0], kBlocking);
+}
+
+// What one iteration is: an operation, or several in a group, and what else was asked to be timed with it.
+tutti_status Bench::iterate(const CheckedOperation& operation, uint64_t slot) const {
+  const uint64_t first = slot * own_places_ < places_.size() ? slot * own_places_ : 0;
+  const tutti_status status =
+      request_.aggregated == 1 ? call(operation, places_[first], stream_) : run_group(operation, first, stream_);
   if (status != TUTTI_SUCCESS || !request_.barriers) return status;
   return tutti_barrier(group_.comm, kBlocking, nullptr);
 }
 
-uint64_t Bench::stride_of(const CheckedOperation& operation) const { return whole_lines(larger_buffer(operation)); }
-
-Places Bench::places_of(const CheckedOperation& operation, uint64_t slot) const {
-  const uint64_t offset = slot * stride_of(operation);
-  Places places = lay_out(operation, send_.data() + offset, recv_.data() + offset);
-  if (slot < lists_.size()) places.lists = &lists_[slot];
-  return places;
+// What a fused operation has of its own: data, and the root that follows the one before's. Else all are alike.
+CheckedOperation Bench::in_slot(CheckedOperation operation, uint64_t slot) const {
+  const uint64_t number = slot % own_places_;
+  operation.pattern.seed += static_cast<uint32_t>(number);
+  if (operation.collective->rooted()) {
+    const uint64_t root = static_cast<uint64_t>(operation.root) + number;
+    operation.root = static_cast<int>(root % static_cast<uint64_t>(group_.ranks));
+  }
+  return operation;
 }
 
+uint64_t Bench::stride_of(const CheckedOperation& operation) const { return whole_lines(larger_buffer(operation)); }
+
 // A v-variant's lists are made beforehand, as its callers would do it.
-void Bench::list_blocks(const CheckedOperation& operation, uint64_t slots) {
-  while (operation.collective->takes_lists && lists_.size() < slots) {
-    const Places places = places_of(operation, lists_.size());
-    lists_.push_back(block_lists(operation, for_calls(places.send), for_calls(places.recv)));
+void Bench::lay_out_slots(const CheckedOperation& operation, uint64_t slots) {
+  while (places_.size() < slots) {
+    const uint64_t offset = places_.size() * stride_of(operation);
+    Places places = lay_out(operation, send_.data() + offset, recv_.data() + offset);
+    if (operation.collective->takes_lists) {
+      places.lists = &lists_.emplace_back(block_lists(operation, for_calls(places.send), for_calls(places.recv)));
+    }
+    places_.push_back(places);
   }
 }
 
-// With --fresh the operations that share a clock reading need an input each.
+// The first operation's, or those of a whole fused group.
+void Bench::fill_group(const CheckedOperation& operation) const {
+  for (uint64_t slot = 0; slot < own_places_; ++slot) {
+    poison_result(in_slot(operation, slot), places_[slot]);
+    fill_send(in_slot(operation, slot), places_[slot]);
+  }
+}
+
+// With --fresh the iterations that share a clock reading need inputs each.
 uint64_t Bench::slots_for(const CheckedOperation& operation, double nanoseconds) const {
-  const uint64_t fit = std::max<uint64_t>(1, kFreshRoom / std::max<uint64_t>(1, stride_of(operation)));
+  const uint64_t fit = std::max<uint64_t>(1, kFreshRoom / std::max<uint64_t>(1, own_places_ * stride_of(operation)));
   return std::min(fit, plan_for(nanoseconds, static_cast<uint64_t>(request_.iterations)).batch);
 }
 
@@ -128,60 +165,62 @@ void Bench::note_choice(const BenchedCollective& collective, Measured& measured)
   measured.transport = choice.transport != nullptr ? choice.transport : "";
 }
 
-// Untimed iterations, the last an operation by itself: it is the last collective that the library tells about.
-int Bench::warm_up(const CheckedOperation& operation, const Places& places, Measured& measured) {
+// Untimed iterations, the last without what else is timed: it is the last collective that the library tells about.
+int Bench::warm_up(const CheckedOperation& operation, Measured& measured) {
   for (int64_t i = 1; i < request_.warmup; ++i) {
-    if (const tutti_status status = iterate(operation, places); status != TUTTI_SUCCESS) return fail(group_.comm, status);
+    if (const tutti_status status = iterate(operation, 0); status != TUTTI_SUCCESS) return fail(group_.comm, status);
   }
-  if (const tutti_status status = call(operation, places, kBlocking); status != TUTTI_SUCCESS) {
-    return fail(group_.comm, status);
-  }
+  if (const tutti_status status = run_once(operation); status != TUTTI_SUCCESS) return fail(group_.comm, status);
   note_choice(*operation.collective, measured);
   return program::kGood;
 }
 
-int Bench::measure(const CheckedOperation& operation, Measured& measured) {
-  lists_.clear();
-  list_blocks(operation, 1);
-  const Places first = places_of(operation, 0);
-  poison_result(operation, first);
-  fill_send(operation, first);
-  if (const int code = to_device(); code != program::kGood) return code;
-  if (const int code = warm_up(operation, first, measured); code != program::kGood) return code;
-  uint64_t slots = 1;
+// But for what is done before each batch. Both arguments outlive it.
+Run Bench::what_to_run(const CheckedOperation& operation, const RunPlan& plan) const {
   Run run;
-  const auto places = [&](uint64_t slot) { return slots == 1 ? first : places_of(operation, slot); };
-  run.iteration = [&](uint64_t slot) { return iterate(operation, places(slot)); };
+  run.average = request_.average;
+  run.iteration = [&](uint64_t slot) { return iterate(operation, slot); };
   // Most iterations are one operation, and a nanosecond shows.
   const bool plain = request_.aggregated == 1 && !request_.barriers;
-  if (plain) run.iteration = [&](uint64_t slot) { return call(operation, places(slot), stream_); };
-  RunPlan plan = {1, 1};
+  if (plain) {
+    run.iteration = [&](uint64_t slot) { return call(operation, places_[slot < places_.size() ? slot : 0], stream_); };
+  }
   if (request_.cuda_stream && !request_.call_time) {
     run.iteration = [&](uint64_t slot) {
-      const tutti_status status = iterate(operation, places(slot));
+      const tutti_status status = iterate(operation, slot);
       return slot + 1 == plan.batch ? synchronize(status) : status;
-    };
-  }
-  run.average = request_.average;
-  // Where only the posting is timed, the plan is still for what an operation takes.
-  const Iteration whole = request_.call_time ? [&](uint64_t) { return call(operation, first, kBlocking); } : run.iteration;
-  double nanoseconds = 0;
-  tutti_status status = estimate(world_.comm, whole, nanoseconds);
-  if (status != TUTTI_SUCCESS) return fail(group_.comm, status);
-  plan = plan_for(nanoseconds, static_cast<uint64_t>(request_.iterations));
-  if (request_.fresh) {
-    slots = slots_for(operation, nanoseconds);
-    list_blocks(operation, slots);
-    plan.batch = slots;
-    run.before = [&] {
-      for (uint64_t slot = 0; slot < slots; ++slot) fill_send(operation, places_of(operation, slot));
-      static_cast<void>(to_device());
     };
   }
   if (request_.call_time && request_.cuda_stream) {
     run.after = [&] { return synchronize(TUTTI_SUCCESS); };
   } else if (request_.call_time) {
     run.after = [&] { return tutti_queue_wait(static_cast<tutti_queue*>(stream_.handle), 0); };
+  }
+  return run;
+}
+
+int Bench::measure(const CheckedOperation& operation, Measured& measured) {
+  lists_.clear();
+  places_.clear();
+  lay_out_slots(operation, own_places_);
+  fill_group(operation);
+  if (const int code = to_device(); code != program::kGood) return code;
+  if (const int code = warm_up(operation, measured); code != program::kGood) return code;
+  RunPlan plan = {1, 1};
+  Run run = what_to_run(operation, plan);
+  // Where only the posting is timed, the plan is still for what an operation takes.
+  const Iteration whole = request_.call_time ? [&](uint64_t) { return run_once(operation); } : run.iteration;
+  double nanoseconds = 0;
+  tutti_status status = estimate(world_.comm, whole, nanoseconds);
+  if (status != TUTTI_SUCCESS) return fail(group_.comm, status);
+  plan = plan_for(nanoseconds, static_cast<uint64_t>(request_.iterations));
+  if (request_.fresh) {
+    plan.batch = slots_for(operation, nanoseconds);
+    lay_out_slots(operation, plan.batch * own_places_);
+    run.before = [&] {
+      for (uint64_t slot = 0; slot < places_.size(); ++slot) fill_send(in_slot(operation, slot), places_[slot]);
+      static_cast<void>(to_device());
+    };
   }
   Timing timing;
   status = run_plan(world_.comm, plan, run, timing);
@@ -196,18 +235,18 @@ int Bench::measure(const CheckedOperation& operation, Measured& measured) {
 int Bench::check(CheckedOperation operation, Measured& measured) {
   uint64_t wrong = 0;
   for (int64_t round = 0; round < request_.checks; ++round) {
-    operation.pattern.seed = seed_++;
-    const Places places = places_of(operation, 0);
-    send_.guard(larger_buffer(operation));
-    recv_.guard(larger_buffer(operation));
-    poison_result(operation, places);
-    fill_send(operation, places);
+    operation.pattern.seed = take_seeds();
+    const uint64_t used = (own_places_ - 1) * stride_of(operation) + larger_buffer(operation);
+    send_.guard(used);
+    recv_.guard(used);
+    fill_group(operation);
     if (const int code = to_device(); code != program::kGood) return code;
-    if (const tutti_status status = call(operation, places, kBlocking); status != TUTTI_SUCCESS) {
-      return fail(group_.comm, status);
-    }
+    if (const tutti_status status = run_once(operation); status != TUTTI_SUCCESS) return fail(group_.comm, status);
     if (const int code = from_device(); code != program::kGood) return code;
-    CheckFinding finding = check_result(operation, places);
+    CheckFinding finding;
+    for (uint64_t slot = 0; slot < own_places_; ++slot) {
+      finding.add(check_result(in_slot(operation, slot), places_[slot]));
+    }
     const uint64_t trespasses = send_.trespasses() + recv_.trespasses();
     if (trespasses > 0 && finding.wrong == 0) {
       finding.sentence =
@@ -229,13 +268,20 @@ int Bench::check(CheckedOperation operation, Measured& measured) {
   return program::kGood;
 }
 
+// The first of as many as there are operations with data of their own.
+uint32_t Bench::take_seeds() { return std::exchange(seed_, seed_ + static_cast<uint32_t>(own_places_)); }
+
+// Of each rank in the fold.
+int Bench::operands() const { return std::max(1, static_cast<int>(request_.canonical) / group_.ranks); }
+
 // Of each of the two buffers.
 uint64_t Bench::buffer_bytes(tutti_type type) const {
   uint64_t bytes = 0;
   for (const uint64_t count : counts_of(request_, type, group_.ranks)) {
     bytes = std::max(bytes, bytes_for(*request_.collective, count, type, group_.ranks));
   }
-  return whole_lines(bytes) + (request_.fresh ? kFreshRoom : 0);
+  const uint64_t each = whole_lines(times(bytes, static_cast<uint64_t>(operands())));
+  return whole_lines(times(each, own_places_)) + (request_.fresh ? kFreshRoom : 0);
 }
 
 // Memory is had when it is first written to: without a look beforehand, the system would kill a rank in the middle.
@@ -293,13 +339,25 @@ int Bench::run_counts(CheckedOperation operation, const std::vector<uint64_t>& c
     for (const bool in_place : {false, true}) {
       if (!(in_place ? request_.in_place : request_.out_of_place)) continue;
       operation.in_place = in_place;
-      operation.pattern.seed = seed_++;
+      operation.pattern.seed = take_seeds();
       const int code = run_half(operation, halves[in_place ? 1 : 0].emplace());
       if (code != program::kGood) return code;
     }
     if (world_.rank == 0) report_.add(halves[0], halves[1]);
   }
   return program::kGood;
+}
+
+tutti_status Bench::make_custom(tutti_type type, tutti_op op) {
+  if (op == kPreMulSum) {
+    alignas(16) std::byte scalar[16];
+    fill_scalar({type, op, true, group_.ranks, 0}, group_.rank, scalar);
+    return tutti_op_create_pre_mul_sum(&custom_, scalar, type, TUTTI_MEMORY_HOST, group_.comm);
+  }
+  element_bytes_ = tutti_type_size(type);
+  const bool commutes = op == kUser;
+  return tutti_op_create_user(&custom_, commutes ? add_numbers : compose_maps, &element_bytes_, commutes ? 1 : 0,
+                              element_bytes_, group_.comm);
 }
 
 int Bench::run_type(tutti_type type) {
@@ -313,14 +371,11 @@ int Bench::run_type(tutti_type type) {
     // Of all operators and types those that go together; a pair that was asked for by name is refused in a sentence.
     const bool one_of_many = request_.ops.size() > 1 || request_.types.size() > 1;
     if (request_.collective->reduces() && one_of_many && !folds(op, type)) continue;
-    if (op == kPreMulSum) {
-      alignas(16) std::byte scalar[16];
-      fill_scalar({type, op, true, group_.ranks, 0}, group_.rank, scalar);
-      const tutti_status status = tutti_op_create_pre_mul_sum(&pre_mul_sum_, scalar, type, TUTTI_MEMORY_HOST, group_.comm);
-      if (status != TUTTI_SUCCESS) return fail(group_.comm, status);
+    if (is_custom(op)) {
+      if (const tutti_status status = make_custom(type, op); status != TUTTI_SUCCESS) return fail(group_.comm, status);
     }
     const int code = run_op(type, op, counts);
-    if (op == kPreMulSum) tutti_op_destroy(pre_mul_sum_, group_.comm);
+    if (is_custom(op)) tutti_op_destroy(custom_, group_.comm);
     if (code != program::kGood) return code;
   }
   return program::kGood;
@@ -330,7 +385,7 @@ int Bench::run_op(tutti_type type, tutti_op op, const std::vector<uint64_t>& cou
   const bool all_roots = request_.collective->rooted() && !request_.root;
   const int first = request_.root.value_or(0);
   const int last = all_roots ? group_.ranks - 1 : first;
-  const Pattern pattern = {type, op, request_.collective->reduces(), group_.ranks, 0};
+  const Pattern pattern = {type, op, request_.collective->reduces(), group_.ranks, 0, operands()};
   for (int root = first; root <= last; ++root) {
     for (const BlockDivision division : request_.divisions) {
       const int code = run_counts({request_.collective, pattern, root, group_.rank, 0, false, division}, counts);
@@ -347,10 +402,18 @@ int Bench::run_cycle() {
   return program::kGood;
 }
 
-// Refuses a root that is not in every group. All ranks answer alike, so none goes on alone.
-int Bench::check_root(const std::vector<RankLocation>& locations) {
+// Refuses a root that is not in every group, and operands that a group cannot share. All ranks answer alike, so none goes
+// on alone.
+int Bench::check_groups(const std::vector<RankLocation>& locations) {
   std::map<int32_t, int> sizes;
   for (const RankLocation& location : locations) ++sizes[location.group];
+  for (const auto& [group, size] : sizes) {
+    if (request_.canonical % size == 0) continue;
+    return fail(program::kWrongUse,
+                fmt::format("--canonical was given {0}, but {1} ranks cannot share {0} operands evenly; "
+                            "give a multiple of {1}",
+                            request_.canonical, size));
+  }
   const auto smaller = [](const auto& a, const auto& b) { return a.second < b.second; };
   const int ranks = std::ranges::min_element(sizes, smaller)->second;
   if (!request_.collective->rooted() || request_.root.value_or(0) < ranks) return program::kGood;
@@ -384,7 +447,7 @@ int Bench::prepare() {
   if (const tutti_status status = gather_locations(world_.comm, color_, locations); status != TUTTI_SUCCESS) {
     return fail(world_.comm, status);
   }
-  if (const int code = check_root(locations); code != program::kGood) return code;
+  if (const int code = check_groups(locations); code != program::kGood) return code;
   if (const int code = make_sure_of_memory(); code != program::kGood) return code;
   if (const int code = open_device(); code != program::kGood) return code;
   const std::vector<std::string> oversubscribed = oversubscribed_lines(locations);

@@ -35,17 +35,20 @@ class Bench {
   int run();
 
  private:
-  int check_root(const std::vector<RankLocation>& locations);
+  int check_groups(const std::vector<RankLocation>& locations);
   int prepare();
   int run_cycle();
   int run_type(tutti_type type);
   int run_op(tutti_type type, tutti_op op, const std::vector<uint64_t>& counts);
+  tutti_status make_custom(tutti_type type, tutti_op op);
   int run_counts(CheckedOperation operation, const std::vector<uint64_t>& counts);
   int make_sure_of_memory();
+  uint32_t take_seeds();
+  int operands() const;
   uint64_t buffer_bytes(tutti_type type) const;
   int reserve(tutti_type type);
   int run_half(const CheckedOperation& operation, Measured& measured);
-  int warm_up(const CheckedOperation& operation, const Places& places, Measured& measured);
+  int warm_up(const CheckedOperation& operation, Measured& measured);
   int measure(const CheckedOperation& operation, Measured& measured);
   int check(CheckedOperation operation, Measured& measured);
   int open_device();
@@ -56,11 +59,15 @@ class Bench {
   int report_memory();
   int finish();
   tutti_status call(const CheckedOperation& operation, const Places& places, const tutti_stream& stream) const;
-  tutti_status iterate(const CheckedOperation& operation, const Places& places) const;
+  tutti_status run_group(const CheckedOperation& operation, uint64_t first, const tutti_stream& stream) const;
+  tutti_status run_once(const CheckedOperation& operation) const;
+  tutti_status iterate(const CheckedOperation& operation, uint64_t slot) const;
   void note_choice(const BenchedCollective& collective, Measured& measured) const;
-  Places places_of(const CheckedOperation& operation, uint64_t slot) const;
+  CheckedOperation in_slot(CheckedOperation operation, uint64_t slot) const;
   uint64_t stride_of(const CheckedOperation& operation) const;
-  void list_blocks(const CheckedOperation& operation, uint64_t slots);
+  void lay_out_slots(const CheckedOperation& operation, uint64_t slots);
+  void fill_group(const CheckedOperation& operation) const;
+  Run what_to_run(const CheckedOperation& operation, const RunPlan& plan) const;
   uint64_t slots_for(const CheckedOperation& operation, double nanoseconds) const;
   int fail(const tutti_comm* comm, tutti_status status);
   int fail(int code, const std::string& sentence);
@@ -72,12 +79,16 @@ class Bench {
   program::Output& output_;
   PerfReport report_;
   const std::vector<tutti_type> types_;  ///< a barrier has none of its own, and one counts
+  const uint64_t own_places_;  ///< operations of a group that have buffers of their own: all where they are fused, else 1
   tutti_call call_ = TUTTI_CALL_INIT;
-  tutti_op pre_mul_sum_ = TUTTI_OP_LIMIT;                   ///< of calls whose operator is kPreMulSum
+  tutti_call end_ = TUTTI_CALL_INIT;                        ///< of groups
+  tutti_op custom_ = TUTTI_OP_LIMIT;                        ///< of calls whose operator is a custom one
+  size_t element_bytes_ = 0;                                ///< that it folds
   tutti_stream stream_ = {TUTTI_STREAM_BLOCKING, nullptr};  ///< of the operations that are timed
   std::unique_ptr<program::RankDevice> device_;             ///< of CUDA memory
   GuardedBuffer send_;
   GuardedBuffer recv_;
+  std::vector<Places> places_;    ///< by slot: of each operation that has buffers of its own
   std::deque<BlockLists> lists_;  ///< of a v-variant, by slot; in a deque they stay where they are
   uint32_t seed_ = 1;
   bool oversubscribed_ = false;  ///< ranks share CPUs

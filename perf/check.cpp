@@ -3,27 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
+#include <vector>
 
 #include "src/tables/names.h"
 
 namespace tutti::perf {
 namespace {
 
-constexpr uint64_t kElements = 2048;
+constexpr uint64_t kScratch = 32768;  // bytes, or an element
 constexpr std::byte kUntouched{0xc3};
-
-using Scratch = std::array<std::byte, kElements * 16>;
 
 void expect(const CheckedOperation& operation, const Source& source, uint64_t from, uint64_t n, std::byte* out) {
   if (source.fold) return fill_folded(operation.pattern, source.index + from, n, out);
-  fill_input(operation.pattern, source.rank, source.index + from, n, out);
-}
-
-void add(CheckFinding& total, const CheckFinding& more) {
-  if (total.wrong == 0) total.sentence = more.sentence;
-  total.wrong += more.wrong;
+  fill_input(operation.pattern, source.operand, source.index + from, n, out);
 }
 
 CheckFinding check_untouched(const CheckedOperation& operation, const std::byte* data, uint64_t bytes, const char* what) {
@@ -43,7 +36,16 @@ DividedCall divided(const CheckedOperation& operation) {
   return {operation.collective, operation.division, operation.pattern.ranks, operation.count};
 }
 
-Source own_input(const CheckedOperation& operation) { return {false, operation.rank, 0}; }
+// Each of this rank's operands, from its number `first` on: where it comes from, its place in bytes, its elements.
+template <class Take>
+void each_operand(const CheckedOperation& operation, int first, const Take& take) {
+  const int operands = operation.pattern.operands;
+  const uint64_t count = operation.send_count() / static_cast<uint64_t>(operands);
+  for (int o = first; o < operands; ++o) {
+    const Source source = {false, operation.rank * operands + o, 0};
+    take(source, static_cast<uint64_t>(o) * count * tutti_type_size(operation.pattern.type), count);
+  }
+}
 
 // Of a block of the result, in elements.
 struct Extent {
@@ -72,12 +74,18 @@ std::vector<tutti_block> pieces_of(const CheckedOperation& operation, std::byte*
 
 }  // namespace
 
+void CheckFinding::add(const CheckFinding& more) {
+  if (wrong == 0) sentence = more.sentence;
+  wrong += more.wrong;
+}
+
 uint64_t CheckedOperation::send_bytes() const { return send_count() * tutti_type_size(pattern.type); }
 
 uint64_t CheckedOperation::recv_bytes() const { return recv_count() * tutti_type_size(pattern.type); }
 
 uint64_t CheckedOperation::send_count() const {
-  return collective->has_send_blocks() ? begin_of(rank, static_cast<uint64_t>(pattern.ranks)) : own_count();
+  const uint64_t each = collective->has_send_blocks() ? begin_of(rank, static_cast<uint64_t>(pattern.ranks)) : own_count();
+  return each * static_cast<uint64_t>(pattern.operands);
 }
 
 uint64_t CheckedOperation::recv_count() const {
@@ -109,8 +117,16 @@ Places lay_out(const CheckedOperation& operation, std::byte* send, std::byte* re
 
 BlockLists block_lists(const CheckedOperation& operation, std::byte* send, std::byte* recv) {
   const BenchedCollective& collective = *operation.collective;
-  if (collective.in_pieces)
-    return {operation.in_place ? std::vector<tutti_block>() : pieces_of(operation, send), pieces_of(operation, recv)};
+  if (collective.in_pieces) {
+    BlockLists lists = {{}, pieces_of(operation, recv)};
+    if (operation.pattern.operands > 1) {
+      each_operand(operation, 0,
+                   [&](const Source&, uint64_t place, uint64_t count) { lists.send.push_back({send + place, count}); });
+    } else if (!operation.in_place) {
+      lists.send = pieces_of(operation, send);
+    }
+    return lists;
+  }
   const uint64_t size = tutti_type_size(operation.pattern.type);
   const auto list = [&](std::byte* base) {
     std::vector<tutti_block> blocks;
@@ -128,9 +144,10 @@ BlockLists block_lists(const CheckedOperation& operation, std::byte* send, std::
 }
 
 void fill_send(const CheckedOperation& operation, const Places& places) {
-  const uint64_t count = operation.send_count();
   if (operation.collective->sends(operation.rank, operation.root)) {
-    fill_input(operation.pattern, operation.rank, 0, count, places.send);
+    each_operand(operation, 0, [&](const Source& source, uint64_t place, uint64_t count) {
+      fill_input(operation.pattern, source.operand, 0, count, places.send + place);
+    });
   } else if (!operation.in_place) {
     std::fill_n(places.send, operation.send_bytes(), kUntouched);
   }
@@ -157,10 +174,11 @@ CheckFinding check_block(const CheckedOperation& operation, const Source& source
                          const std::string& what) {
   const tutti_type type = operation.pattern.type;
   const uint64_t size = tutti_type_size(type);
-  alignas(64) Scratch scratch;
+  const uint64_t most = std::min(count, std::max<uint64_t>(1, kScratch / size));
+  std::vector<std::byte> scratch(most * size);
   CheckFinding finding;
-  for (uint64_t from = 0; from < count; from += kElements) {
-    const uint64_t n = std::min(kElements, count - from);
+  for (uint64_t from = 0; from < count; from += most) {
+    const uint64_t n = std::min(most, count - from);
     expect(operation, source, from, n, scratch.data());
     const std::byte* got = data + from * size;
     if (std::memcmp(got, scratch.data(), n * size) == 0) continue;
@@ -193,17 +211,21 @@ CheckFinding check_result(const CheckedOperation& operation, const Places& place
       const Extent extent = extent_of(operation, block);
       const std::string what =
           collective.recv_blocks(ranks) > 1 ? fmt::format("block {} of the result", block) : "the result";
-      add(finding,
+      finding.add(
           check_block(operation, operation.source_of(block), extent.count, places.recv + extent.begin * size, what));
     }
   } else if (!operation.in_place) {
-    add(finding, check_untouched(operation, places.recv, operation.recv_bytes(), "the ignored result"));
+    finding.add(check_untouched(operation, places.recv, operation.recv_bytes(), "the ignored result"));
   }
-  if (operation.in_place) return finding;
   if (collective.sends(operation.rank, operation.root)) {
-    add(finding, check_block(operation, own_input(operation), operation.send_count(), places.send, "the input afterwards"));
-  } else {
-    add(finding, check_untouched(operation, places.send, operation.send_bytes(), "the ignored input"));
+    // In place the result is in the first.
+    each_operand(operation, operation.in_place ? 1 : 0, [&](const Source& source, uint64_t place, uint64_t count) {
+      const std::string what =
+          operation.pattern.operands == 1 ? "the input afterwards" : fmt::format("operand {} afterwards", source.operand);
+      finding.add(check_block(operation, source, count, places.send + place, what));
+    });
+  } else if (!operation.in_place) {
+    finding.add(check_untouched(operation, places.send, operation.send_bytes(), "the ignored input"));
   }
   return finding;
 }

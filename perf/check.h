@@ -11,11 +11,11 @@
 
 namespace tutti::perf {
 
-/// Where the elements of a block of the result come from: element k is element `index` + k of rank `rank`'s send
-/// buffer, or, with `fold`, the fold over that element of every rank's.
+/// Where the elements of a block of the result come from: element k is element `index` + k of an operand (a rank's send
+/// buffer, where ranks have one each), or, with `fold`, the fold over that element of all operands.
 struct Source {
   bool fold;
-  int rank;
+  int operand;
   uint64_t index;
 };
 
@@ -29,7 +29,7 @@ struct CheckedOperation {
   bool in_place = false;
   BlockDivision division = BlockDivision::even;  ///< of a v-variant
 
-  uint64_t send_count() const;  ///< elements, of a rank that sends
+  uint64_t send_count() const;  ///< elements, of a rank that sends, of all its operands
   uint64_t recv_count() const;  ///< elements, of a rank that receives
   uint64_t send_bytes() const;
   uint64_t recv_bytes() const;
@@ -53,7 +53,8 @@ struct Places {
 /// recv_bytes.
 Places lay_out(const CheckedOperation& operation, std::byte* send, std::byte* recv);
 
-/// A v-variant's lists, of buffers that begin at `send` and `recv`. The root alone has those of rooted ones.
+/// A v-variant's lists, of buffers that begin at `send` and `recv`. The root alone has those of rooted ones. Several
+/// operands of an all_reduce_v are a block each.
 BlockLists block_lists(const CheckedOperation& operation, std::byte* send, std::byte* recv);
 
 /// Writes this rank's input, where it has any; an ignored input gets known bytes. After poison_result, which in place
@@ -68,9 +69,13 @@ void poison_result(const CheckedOperation& operation, const Places& places);
 struct CheckFinding {
   uint64_t wrong = 0;    ///< elements (and guard bytes) that are not what they must be
   std::string sentence;  ///< about the first of them; empty where there is none
+
+  /// Counts what was found elsewhere, too; the first sentence stays.
+  void add(const CheckFinding& more);
 };
 
-/// Compares the result with what it must be, out of place also the input and an ignored buffer with what they were.
+/// Compares the result with what it must be. Also an ignored buffer out of place, and operands that no result replaces,
+/// with what they were.
 CheckFinding check_result(const CheckedOperation& operation, const Places& places);
 
 /// Checks `count` elements at `data` against a source, as check_result does; for tests and for that.

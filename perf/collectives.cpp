@@ -67,6 +67,7 @@ std::vector<BenchedCollective> all_rows() {
   std::vector<BenchedCollective> rows;
   for (const auto& [collective, info] : tutti::collectives) {
     rows.push_back({info, info.senders != Role::nobody, false, kVerbs[static_cast<size_t>(collective)]});
+    rows.back().fuses = collective == Collective::all_reduce || collective == Collective::broadcast;
   }
   rows.push_back({{"send_recv", "sendrecv", nullptr, Role::all, Role::all, BlockSource::previous}, false, true, send_recv});
   rows.push_back(variant(Collective::all_gather, nullptr, all_gather_v));

@@ -40,6 +40,7 @@ struct BenchedCollective : CollectiveInfo {
   tutti_status (*call)(const Arguments& arguments);
   bool takes_lists = false;  ///< is a v-variant: its blocks have lengths of their own
   bool in_pieces = false;    ///< a v-variant whose blocks are pieces of one buffer: piece_count of them
+  bool fuses = false;        ///< calls of a group may be one operation, see tutti_group_end
 };
 
 /// Blocks of either list of an all_reduce_v.

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstring>
 #include <limits>
+#include <optional>
+#include <span>
 
 #include "src/tables/element_types.h"
 
@@ -15,6 +17,8 @@ namespace {
 
 // Elements are made in blocks of 64-bit integers or float64 that stay in the first cache.
 constexpr uint64_t kBlock = 512;
+// Those of the user's own operators are as many as have so many bytes.
+constexpr uint64_t kUserBytes = 4 * kMostUserBytes;
 
 // A full-avalanche 32-bit mix (Wellons' "lowbias32"): 32-bit multiplications, so that compilers can use vectors.
 inline uint32_t mix(uint32_t h) {
@@ -58,7 +62,7 @@ Traits traits(tutti_type type) {
   return {8 * row.size, is_float, row.kind != ElementKind::unsigned_integer, exact};
 }
 
-// Values whose sum over all ranks never leaves `exact`: each rank's are within `amplitude`, and of more ranks than there
+// Values whose sum over all operands never leaves `exact`: each is within `amplitude`, and of more operands than there
 // is room for only one in `stride` is not zero.
 struct Bound {
   uint32_t amplitude;
@@ -69,10 +73,10 @@ struct Bound {
 int scalar_of(const Pattern& pattern, int rank) { return pattern.op == kPreMulSum ? 1 + rank % 2 : 1; }
 
 Bound sum_bound(const Traits& type, const Pattern& pattern) {
-  const int ranks = pattern.ranks * (pattern.op == kPreMulSum ? 2 : 1);
-  const double each = type.exact / ranks;
+  const int most = pattern.all_operands() * (pattern.op == kPreMulSum ? 2 : 1);
+  const double each = type.exact / most;
   if (each >= 1) return {static_cast<uint32_t>(std::min(each, 1073741823.0)), 1};
-  return {1, static_cast<uint32_t>(std::ceil(ranks / type.exact))};
+  return {1, static_cast<uint32_t>(std::ceil(most / type.exact))};
 }
 
 // A whole number in [-amplitude, amplitude], or in [0, amplitude], by scaling a random word.
@@ -83,12 +87,12 @@ inline int64_t bounded(uint32_t word, uint32_t amplitude, bool is_signed) {
 }
 
 template <class Wide>
-void bounded_inputs(const Pattern& pattern, const Traits& type, Bound bound, int rank, uint64_t index, uint64_t n,
+void bounded_inputs(const Pattern& pattern, const Traits& type, Bound bound, int operand, uint64_t index, uint64_t n,
                     Wide* out) {
-  const Words words(pattern.seed, static_cast<uint32_t>(rank));
+  const Words words(pattern.seed, static_cast<uint32_t>(operand));
   for (uint64_t k = 0; k < n; ++k) {
     const uint64_t i = index + k;
-    const bool zero = bound.stride > 1 && (i + static_cast<uint64_t>(rank)) % bound.stride != 0;
+    const bool zero = bound.stride > 1 && (i + static_cast<uint64_t>(operand)) % bound.stride != 0;
     out[k] = zero ? Wide{0} : static_cast<Wide>(bounded(words[i], bound.amplitude, type.is_signed));
   }
 }
@@ -114,9 +118,9 @@ tutti_op op_of(const Pattern& pattern) {
 
 bool is_logical(tutti_op op) { return op == TUTTI_LOGICAL_AND || op == TUTTI_LOGICAL_OR || op == TUTTI_LOGICAL_XOR; }
 
-// Whether a random word is true: so often that what a logical operator makes of all ranks' is true and false by turns.
-bool is_true(tutti_op op, uint32_t word, int ranks) {
-  const uint64_t choices = op == TUTTI_LOGICAL_XOR ? 2 : static_cast<uint64_t>(std::max(ranks, 2));
+// Whether a random word is true: so often that what a logical operator makes of all operands is true and false by turns.
+bool is_true(tutti_op op, uint32_t word, int operands) {
+  const uint64_t choices = op == TUTTI_LOGICAL_XOR ? 2 : static_cast<uint64_t>(std::max(operands, 2));
   const bool first = (word * choices) >> 32 == 0;
   return op == TUTTI_LOGICAL_AND ? !first : first;
 }
@@ -126,14 +130,14 @@ uint64_t raw_bits(const Words& low, const Words& high, int bits, uint64_t i) {
 }
 
 // Integers as 64-bit ones: sign- or zero-extended, so that they compare as themselves.
-void wide_inputs(const Pattern& pattern, int rank, uint64_t index, uint64_t n, uint64_t* out) {
+void wide_inputs(const Pattern& pattern, int operand, uint64_t index, uint64_t n, uint64_t* out) {
   const Traits type = traits(pattern.type);
   if (pattern.op == TUTTI_AVG) {
-    bounded_inputs(pattern, type, sum_bound(type, pattern), rank, index, n, out);
+    bounded_inputs(pattern, type, sum_bound(type, pattern), operand, index, n, out);
     return;
   }
-  const Words low(pattern.seed, static_cast<uint32_t>(rank));
-  const Words high(pattern.seed, static_cast<uint32_t>(rank) | kHighWords);
+  const Words low(pattern.seed, static_cast<uint32_t>(operand));
+  const Words high(pattern.seed, static_cast<uint32_t>(operand) | kHighWords);
   const tutti_op op = op_of(pattern);
   if (is_logical(op)) {
     const bool is_bool = kind_of(pattern.type) == ElementKind::boolean;
@@ -141,7 +145,7 @@ void wide_inputs(const Pattern& pattern, int rank, uint64_t index, uint64_t n, u
       // Low bits, which the choice does not follow from.
       const uint64_t any =
           is_bool ? 1 : (raw_bits(low, high, type.bits, index + k) & ((uint64_t{1} << type.bits / 2) - 1)) | 1;
-      out[k] = is_true(op, low[index + k], pattern.ranks) ? any : 0;
+      out[k] = is_true(op, low[index + k], pattern.all_operands()) ? any : 0;
     }
     return;
   }
@@ -153,47 +157,48 @@ void wide_inputs(const Pattern& pattern, int rank, uint64_t index, uint64_t n, u
   }
 }
 
-// Signed powers of two: of every index at most 12 ranks' have an exponent of +-1 and one rank's has a fraction of three
+// Signed powers of two: of every index at most 12 operands have an exponent of +-1 and one has a fraction of three
 // bits, so that no order of multiplying leaves float16's or bfloat16's exact range. Floats of 8 bits have fewer of both.
-void power_inputs(const Pattern& pattern, int rank, uint64_t index, uint64_t n, double* out) {
-  const Words own(pattern.seed, static_cast<uint32_t>(rank));
+void power_inputs(const Pattern& pattern, int operand, uint64_t index, uint64_t n, double* out) {
+  const Words own(pattern.seed, static_cast<uint32_t>(operand));
   const Words common(pattern.seed, kCommonWords);
-  const uint32_t ranks = static_cast<uint32_t>(pattern.ranks);
+  const uint32_t operands = static_cast<uint32_t>(pattern.all_operands());
   const uint32_t most = pattern.type == TUTTI_FLOAT8_E4M3 ? 6 : 12;
-  const uint32_t stride = (ranks + most - 1) / most;
+  const uint32_t stride = (operands + most - 1) / most;
   const uint32_t fractions = pattern.type == TUTTI_FLOAT8_E5M2 ? 6 : 7;  // a mask of eighths
   constexpr double kPowers[] = {0.5, 1, 2, 1};
   for (uint64_t k = 0; k < n; ++k) {
     const uint32_t word = own[index + k];
     const uint32_t shared = common[index + k];
-    const bool scaled = stride == 1 || (shared + static_cast<uint32_t>(rank)) % stride == 0;
+    const bool scaled = stride == 1 || (shared + static_cast<uint32_t>(operand)) % stride == 0;
     double value = scaled ? kPowers[(word >> 1) & 3] : 1.0;
-    // Scaling a random word picks the rank without a division.
-    if ((uint64_t{shared} * ranks) >> 32 == static_cast<uint32_t>(rank)) value *= 1 + (shared & fractions) / 8.0;
+    // Scaling a random word picks the operand without a division.
+    if ((uint64_t{shared} * operands) >> 32 == static_cast<uint32_t>(operand)) value *= 1 + (shared & fractions) / 8.0;
     out[k] = (word & 1) != 0 ? -value : value;
   }
 }
 
-void wide_inputs(const Pattern& pattern, int rank, uint64_t index, uint64_t n, double* out) {
+void wide_inputs(const Pattern& pattern, int operand, uint64_t index, uint64_t n, double* out) {
   const Traits type = traits(pattern.type);
   if (pattern.op == TUTTI_PROD) {
-    power_inputs(pattern, rank, index, n, out);
+    power_inputs(pattern, operand, index, n, out);
     return;
   }
   const bool folds_exactly = pattern.op == TUTTI_MIN || pattern.op == TUTTI_MAX;
   const Bound widest = {static_cast<uint32_t>(std::min(type.exact, 1073741823.0)), 1};
-  bounded_inputs(pattern, type, folds_exactly ? widest : sum_bound(type, pattern), rank, index, n, out);
+  bounded_inputs(pattern, type, folds_exactly ? widest : sum_bound(type, pattern), operand, index, n, out);
 }
 
-// Products of complex numbers: real ones, as above, but of one rank for each index. That one's parts are not zero, and so
-// no order of multiplying gives a zero of another sign. Parts take turns.
-void complex_inputs(const Pattern& pattern, int rank, uint64_t index, uint64_t n, double* out) {
+// Products of complex numbers: real ones, as above, but of one operand for each index. That one's parts are not zero, and
+// so no order of multiplying gives a zero of another sign. Parts take turns.
+void complex_inputs(const Pattern& pattern, int operand, uint64_t index, uint64_t n, double* out) {
   const Words common(pattern.seed, kCommonWords);
   double real[kBlock];
-  power_inputs(pattern, rank, index, n, real);
+  power_inputs(pattern, operand, index, n, real);
   for (uint64_t k = 0; k < n; ++k) {
     const uint32_t shared = common[index + k];
-    const bool chosen = (uint64_t{shared} * static_cast<uint32_t>(pattern.ranks)) >> 32 == static_cast<uint32_t>(rank);
+    const bool chosen =
+        (uint64_t{shared} * static_cast<uint32_t>(pattern.all_operands())) >> 32 == static_cast<uint32_t>(operand);
     out[2 * k] = chosen ? std::copysign(1 + (shared & 7) / 8.0, real[k]) : real[k];
     out[2 * k + 1] = chosen ? 1 + (shared >> 3 & 7) / 8.0 : 0;
   }
@@ -259,13 +264,13 @@ void fold_into(const Pattern& pattern, uint64_t n, const double* in, double* tot
 }
 
 void divide(const Pattern& pattern, uint64_t n, uint64_t* total) {
-  const int64_t ranks = pattern.ranks;
+  const int64_t operands = pattern.all_operands();
   // avg's inputs are bounded, so that unsigned sums fit a signed one too; / rounds towards zero.
-  for (uint64_t k = 0; k < n; ++k) total[k] = static_cast<uint64_t>(static_cast<int64_t>(total[k]) / ranks);
+  for (uint64_t k = 0; k < n; ++k) total[k] = static_cast<uint64_t>(static_cast<int64_t>(total[k]) / operands);
 }
 
 void divide(const Pattern& pattern, uint64_t n, double* total) {
-  for (uint64_t k = 0; k < n; ++k) total[k] /= pattern.ranks;
+  for (uint64_t k = 0; k < n; ++k) total[k] /= pattern.all_operands();
 }
 
 template <class Element, class Wide>
@@ -320,29 +325,42 @@ void narrow(tutti_type type, const double* in, uint64_t n, std::byte* out) {
 
 tutti_type part_of(tutti_type type) { return type == TUTTI_COMPLEX64 ? TUTTI_FLOAT32 : TUTTI_FLOAT64; }
 
-// What complex numbers are but where they are multiplied: twice as many parts.
-bool is_of_parts(const Pattern& pattern) {
-  return kind_of(pattern.type) == ElementKind::complex && (!pattern.reduces || pattern.op != TUTTI_PROD);
-}
-Pattern pattern_of_parts(Pattern pattern) {
-  pattern.type = part_of(pattern.type);
-  return pattern;
+// What the elements of a pattern are several of.
+struct Parts {
+  Pattern pattern;
+  uint64_t count;  // of an element
+};
+
+// Nothing where elements are made as they are. Opaque ones are bytes, and so is what the user's own operators fold. Complex
+// numbers are pairs, but where they are multiplied.
+std::optional<Parts> parts_of(const Pattern& pattern) {
+  Parts parts = {pattern, 2};
+  if (is_opaque(pattern.type) || (pattern.reduces && is_users_own(pattern.op))) {
+    parts.pattern.type = TUTTI_UINT8;
+    parts.pattern.reduces = false;
+    parts.count = element_bytes(pattern.type);
+    return parts;
+  }
+  const bool is_complex = kind_of(pattern.type) == ElementKind::complex;
+  if (!is_complex || (pattern.reduces && pattern.op == TUTTI_PROD)) return std::nullopt;
+  parts.pattern.type = part_of(pattern.type);
+  return parts;
 }
 
-void moved_inputs(const Pattern& pattern, int rank, uint64_t index, uint64_t n, std::byte* out) {
+void moved_inputs(const Pattern& pattern, int operand, uint64_t index, uint64_t n, std::byte* out) {
   const int bits = traits(pattern.type).bits;
-  const Words low(pattern.seed, static_cast<uint32_t>(rank));
-  const Words high(pattern.seed, static_cast<uint32_t>(rank) | kHighWords);
+  const Words low(pattern.seed, static_cast<uint32_t>(operand));
+  const Words high(pattern.seed, static_cast<uint32_t>(operand) | kHighWords);
   uint64_t words[kBlock];
   for (uint64_t k = 0; k < n; ++k) words[k] = raw_bits(low, high, bits, index + k);
   low_bits(bits, words, n, out);
 }
 
-// What a rank gives to the fold.
+// What is folded: an input, scaled.
 template <class Wide>
-void wide_operands(const Pattern& pattern, int rank, uint64_t index, uint64_t n, Wide* out) {
-  wide_inputs(pattern, rank, index, n, out);
-  const auto scalar = static_cast<Wide>(scalar_of(pattern, rank));
+void wide_operands(const Pattern& pattern, int operand, uint64_t index, uint64_t n, Wide* out) {
+  wide_inputs(pattern, operand, index, n, out);
+  const auto scalar = static_cast<Wide>(scalar_of(pattern, operand / pattern.operands));
   for (uint64_t k = 0; k < n; ++k) out[k] *= scalar;
 }
 
@@ -351,8 +369,8 @@ void folded_inputs(const Pattern& pattern, uint64_t index, uint64_t n, std::byte
   Wide total[kBlock];
   Wide next[kBlock];
   wide_operands(pattern, 0, index, n, total);
-  for (int rank = 1; rank < pattern.ranks; ++rank) {
-    wide_operands(pattern, rank, index, n, next);
+  for (int operand = 1; operand < pattern.all_operands(); ++operand) {
+    wide_operands(pattern, operand, index, n, next);
     fold_into(pattern, n, next, total);
   }
   if (pattern.op == TUTTI_AVG) divide(pattern, n, total);
@@ -360,15 +378,15 @@ void folded_inputs(const Pattern& pattern, uint64_t index, uint64_t n, std::byte
 }
 
 template <class Wide>
-void reduced_inputs(const Pattern& pattern, int rank, uint64_t index, uint64_t n, std::byte* out) {
+void reduced_inputs(const Pattern& pattern, int operand, uint64_t index, uint64_t n, std::byte* out) {
   Wide values[kBlock];
-  wide_inputs(pattern, rank, index, n, values);
+  wide_inputs(pattern, operand, index, n, values);
   narrow(pattern.type, values, n, out);
 }
 
-void complex_input(const Pattern& pattern, int rank, uint64_t index, uint64_t n, std::byte* out) {
+void complex_input(const Pattern& pattern, int operand, uint64_t index, uint64_t n, std::byte* out) {
   double parts[2 * kBlock];
-  complex_inputs(pattern, rank, index, n, parts);
+  complex_inputs(pattern, operand, index, n, parts);
   narrow(part_of(pattern.type), parts, 2 * n, out);
 }
 
@@ -376,8 +394,8 @@ void complex_product(const Pattern& pattern, uint64_t index, uint64_t n, std::by
   double total[2 * kBlock];
   double next[2 * kBlock];
   complex_inputs(pattern, 0, index, n, total);
-  for (int rank = 1; rank < pattern.ranks; ++rank) {
-    complex_inputs(pattern, rank, index, n, next);
+  for (int operand = 1; operand < pattern.all_operands(); ++operand) {
+    complex_inputs(pattern, operand, index, n, next);
     for (uint64_t k = 0; k < 2 * n; k += 2) {
       const double real = total[k] * next[k] - total[k + 1] * next[k + 1];
       total[k + 1] = total[k] * next[k + 1] + total[k + 1] * next[k];
@@ -387,12 +405,52 @@ void complex_product(const Pattern& pattern, uint64_t index, uint64_t n, std::by
   narrow(part_of(pattern.type), total, 2 * n, out);
 }
 
+// Each byte is added up over all operands, and what its sum has more of is carried to the next.
+void sum_of_numbers(const Pattern& pattern, uint64_t index, uint64_t n, std::byte* out) {
+  const uint64_t size = element_bytes(pattern.type);
+  uint8_t input[kUserBytes];
+  uint32_t columns[kUserBytes] = {};
+  for (int operand = 0; operand < pattern.all_operands(); ++operand) {
+    fill_input(pattern, operand, index, n, input);
+    for (uint64_t i = 0; i < n * size; ++i) columns[i] += input[i];
+  }
+  for (uint64_t k = 0; k < n * size; k += size) {
+    uint32_t sum = 0;
+    for (uint64_t i = k; i < k + size; ++i, sum >>= 8) {
+      sum += columns[i];
+      out[i] = static_cast<std::byte>(sum);
+    }
+  }
+}
+
+// The composed map's vector is what the maps make of 0, the last first; its factor is their product.
+void composed_maps(const Pattern& pattern, uint64_t index, uint64_t n, std::byte* out) {
+  const uint64_t size = element_bytes(pattern.type);
+  uint8_t input[kUserBytes];
+  uint32_t points[kUserBytes] = {};  // a byte's two numbers, 16 bits apart
+  uint32_t factors[kUserBytes];
+  std::fill_n(factors, n, 1u);
+  for (int operand = pattern.all_operands() - 1; operand >= 0; --operand) {
+    fill_input(pattern, operand, index, n, input);
+    for (uint64_t k = 0; k < n; ++k) {
+      const uint32_t factor = input[k * size] & 15u;
+      factors[k] = factors[k] * factor % 16;
+      for (uint64_t i = k * size; i < (k + 1) * size; ++i) {
+        const uint32_t vector = (input[i] & 15u) | (uint32_t{input[i]} >> 4 << 16);
+        points[i] = (factor * points[i] + vector) & 0x000f000fu;
+      }
+    }
+  }
+  for (uint64_t i = 0; i < n * size; ++i) out[i] = static_cast<std::byte>((points[i] & 15u) | (points[i] >> 12));
+  for (uint64_t k = 0; k < n; ++k) out[k * size] = (out[k * size] & std::byte{0xf0}) | static_cast<std::byte>(factors[k]);
+}
+
+// fill makes `block` elements at a time.
 template <class Fill>
-void by_blocks(const Pattern& pattern, uint64_t index, uint64_t count, void* out, Fill fill) {
+void by_blocks(tutti_type type, uint64_t block, uint64_t index, uint64_t count, void* out, Fill fill) {
   std::byte* bytes = static_cast<std::byte*>(out);
-  const uint64_t size = static_cast<uint64_t>(traits(pattern.type).bits) / 8;
-  for (uint64_t done = 0; done < count; done += kBlock) {
-    fill(index + done, std::min(kBlock, count - done), bytes + done * size);
+  for (uint64_t done = 0; done < count; done += block) {
+    fill(index + done, std::min(block, count - done), bytes + done * element_bytes(type));
   }
 }
 
@@ -476,6 +534,12 @@ uint8_t to_float8_e4m3(double value) {
 }
 
 std::string as_text(tutti_type type, const void* element) {
+  if (is_opaque(type)) {
+    constexpr size_t kShown = 16;
+    const std::span bytes(static_cast<const uint8_t*>(element), element_bytes(type));
+    return fmt::format("{:02x}{}", fmt::join(bytes.first(std::min(bytes.size(), kShown)), ""),
+                       bytes.size() > kShown ? "..." : "");
+  }
   if (kind_of(type) != ElementKind::complex) return fmt::format("{}", as_number(type, element));
   const auto* const parts = static_cast<const std::byte*>(element);
   const tutti_type part = part_of(type);
@@ -490,14 +554,19 @@ double as_number(tutti_type type, const void* element) {
   });
 }
 
-void fill_input(const Pattern& pattern, int rank, uint64_t index, uint64_t count, void* out) {
-  if (is_of_parts(pattern)) return fill_input(pattern_of_parts(pattern), rank, 2 * index, 2 * count, out);
+void fill_input(const Pattern& pattern, int operand, uint64_t index, uint64_t count, void* out) {
+  if (const auto parts = parts_of(pattern)) {
+    fill_input(parts->pattern, operand, parts->count * index, parts->count * count, out);
+    if (!pattern.reduces || pattern.op != kUserOrdered) return;
+    for (uint64_t k = 0; k < count; ++k) static_cast<std::byte*>(out)[k * parts->count] |= std::byte{1};
+    return;
+  }
   const bool is_float = traits(pattern.type).is_float;
-  by_blocks(pattern, index, count, out, [&](uint64_t from, uint64_t n, std::byte* bytes) {
-    if (!pattern.reduces) return moved_inputs(pattern, rank, from, n, bytes);
-    if (kind_of(pattern.type) == ElementKind::complex) return complex_input(pattern, rank, from, n, bytes);
-    if (is_float) return reduced_inputs<double>(pattern, rank, from, n, bytes);
-    reduced_inputs<uint64_t>(pattern, rank, from, n, bytes);
+  by_blocks(pattern.type, kBlock, index, count, out, [&](uint64_t from, uint64_t n, std::byte* bytes) {
+    if (!pattern.reduces) return moved_inputs(pattern, operand, from, n, bytes);
+    if (kind_of(pattern.type) == ElementKind::complex) return complex_input(pattern, operand, from, n, bytes);
+    if (is_float) return reduced_inputs<double>(pattern, operand, from, n, bytes);
+    reduced_inputs<uint64_t>(pattern, operand, from, n, bytes);
   });
 }
 
@@ -512,9 +581,16 @@ void fill_scalar(const Pattern& pattern, int rank, void* out) {
 }
 
 void fill_folded(const Pattern& pattern, uint64_t index, uint64_t count, void* out) {
-  if (is_of_parts(pattern)) return fill_folded(pattern_of_parts(pattern), 2 * index, 2 * count, out);
+  if (is_users_own(pattern.op)) {
+    const uint64_t block = kUserBytes / element_bytes(pattern.type);
+    return by_blocks(pattern.type, block, index, count, out, [&](uint64_t from, uint64_t n, std::byte* bytes) {
+      pattern.op == kUser ? sum_of_numbers(pattern, from, n, bytes) : composed_maps(pattern, from, n, bytes);
+    });
+  }
+  if (const auto parts = parts_of(pattern))
+    return fill_folded(parts->pattern, parts->count * index, parts->count * count, out);
   const bool is_float = traits(pattern.type).is_float;
-  by_blocks(pattern, index, count, out, [&](uint64_t from, uint64_t n, std::byte* bytes) {
+  by_blocks(pattern.type, kBlock, index, count, out, [&](uint64_t from, uint64_t n, std::byte* bytes) {
     if (kind_of(pattern.type) == ElementKind::complex) return complex_product(pattern, from, n, bytes);
     if (is_float) return folded_inputs<double>(pattern, from, n, bytes);
     folded_inputs<uint64_t>(pattern, from, n, bytes);

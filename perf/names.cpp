@@ -1,11 +1,23 @@
 #include "perf/names.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "perf/data.h"
 #include "src/tables/element_types.h"
 #include "src/tables/names.h"
 #include "src/tables/operators.h"
 
 namespace tutti::perf {
+namespace {
+
+struct CustomName {
+  tutti_op op;
+  const char* name;
+};
+constexpr CustomName kCustomNames[] = {{kPreMulSum, "mulsum"}, {kUser, "user"}, {kUserOrdered, "user_ordered"}};
+
+}  // namespace
 
 std::vector<tutti_type> types_named(const std::string& given) {
   std::vector<tutti_type> types;
@@ -13,6 +25,7 @@ std::vector<tutti_type> types_named(const std::string& given) {
     const bool alias = row.alias != nullptr && given == row.alias;
     if (given == "all" || given == row.name || alias) types.push_back(row.type);
   }
+  if (const auto type = type_of(given); type && is_opaque(*type)) types.push_back(*type);
   return types;
 }
 
@@ -21,14 +34,20 @@ std::vector<tutti_op> ops_named(const std::string& given) {
   for (const OperatorInfo& row : operators) {
     if (given == "all" || given == row.name) ops.push_back(row.op);
   }
+  for (const CustomName& row : kCustomNames) {
+    if (given == "all" || given == row.name) ops.push_back(row.op);
+  }
   return ops;
 }
 
-std::string text_of_op(tutti_op op) { return op == kPreMulSum ? "mulsum" : text_of(op); }
+std::string text_of_op(tutti_op op) {
+  const auto* const row = std::ranges::find(kCustomNames, op, &CustomName::op);
+  return row != std::end(kCustomNames) ? row->name : text_of(op);
+}
 
 bool folds(tutti_op op, tutti_type type) {
-  if (op != kPreMulSum) return applies_to(op, type);
-  return applies_to(TUTTI_SUM, type) && element_type_info(type).kind != ElementKind::boolean;
+  if (is_users_own(op)) return element_bytes(type) <= kMostUserBytes;
+  return op == kPreMulSum ? can_be_scaled(type) : applies_to(op, type);
 }
 
 std::vector<std::string> all_type_names() {
@@ -37,13 +56,14 @@ std::vector<std::string> all_type_names() {
     all.emplace_back(row.name);
     if (row.alias != nullptr) all.emplace_back(row.alias);
   }
+  all.emplace_back("opaqueN");
   all.emplace_back("all");
   return all;
 }
 
 std::vector<std::string> all_op_names() {
   std::vector<std::string> all = op_names();
-  all.emplace_back("mulsum");
+  for (const CustomName& row : kCustomNames) all.emplace_back(row.name);
   all.emplace_back("all");
   return all;
 }

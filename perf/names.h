@@ -13,11 +13,11 @@ namespace tutti::perf {
 const char* name_of(MemoryKind memory);
 
 /// What `given` stands for: one supported type or operator, by its own name or nccl-tests', or all of them for "all". Empty
-/// where it is unknown.
+/// where it is unknown. Opaque types, as "opaque5", are not among all.
 std::vector<tutti_type> types_named(const std::string& given);
 std::vector<tutti_op> ops_named(const std::string& given);
 
-/// An operator's name, kPreMulSum's too.
+/// An operator's name, also of one of perf/data.h.
 std::string text_of_op(tutti_op op);
 /// Whether it folds such elements.
 bool folds(tutti_op op, tutti_type type);

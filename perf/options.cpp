@@ -15,12 +15,15 @@
 #include "src/program/files.h"
 #include "src/program/launcher_detection.h"
 #include "src/program/plot.h"
+#include "src/tables/element_types.h"
+#include "src/tables/names.h"
 #include "src/tables/units.h"
 
 namespace tutti::perf {
 namespace {
 
 constexpr size_t kMostSizes = 1'000'000;
+constexpr int64_t kMostOperands = 4096;  // the library's limit
 
 // What the command line says before it is understood.
 struct CommandLine {
@@ -64,11 +67,17 @@ void declare_what(program::Options& options, Request& request, CommandLine& word
                "Each size is this much more than the one before, where there is no -f");
   options.text("--elements", &words.elements, "LIST",
                "Counts as the API takes them (0,1,17,1M), instead of -b, -e, -f and -i");
-  options.text("-d,--datatype", &words.type, "TYPE", "One of " + program::listing(all_type_names()));
-  options.text("-o,--op", &words.op, "OP", "One of " + program::listing(all_op_names()));
+  options.text("-d,--datatype", &words.type, "TYPE",
+               "One of " + program::listing(all_type_names()) +
+                   "; opaqueN: N bytes (up to 1 MiB) that are moved, or folded by -o user");
+  options.text("-o,--op", &words.op, "OP",
+               "One of " + program::listing(all_op_names()) +
+                   "; user and user_ordered: tutti_op_create_user's, on host memory; the second does not commute");
   options.flag("--reproducible", &request.reproducible,
                "Sums whose bits depend on the operands and their order alone, as TUTTI_REPRODUCIBLE");
   options.flag("--accumulate", &request.accumulate, "Floats of 8 and 16 bits are folded in float32, and rounded once");
+  options.integer("--canonical", &request.canonical, 1, kMostOperands,
+                  "Operands of the whole fold, which the ranks share evenly, of all_reduce, all_reduce_v and reduce");
   options.text("-r,--root", &words.root, "RANK", "Root of broadcast, reduce, gather and scatter, or all");
   options.text("--division", &words.division, "NAME",
                "How a v-variant's elements are divided into blocks: one of " + program::listing(all_division_names()) +
@@ -105,6 +114,8 @@ void declare_how(program::Options& options, Request& request, CommandLine& words
   options.integer("-w,--warmup_iters", &request.warmup, 0, 1'000'000'000, "Iterations before the first that counts");
   options.integer("-m,--agg_iters", &request.aggregated, 1, 1'000'000,
                   "Operations in one group each iteration; times are of one of them");
+  options.flag("--fuse", &request.fuse,
+               "With -m: small all_reduces of a group, and its broadcasts, whose roots take turns, are one operation");
   options.integer("-N,--run_cycles", &request.cycles, 0, 1'000'000'000,
                   "Sweeps over all sizes; 0: until it is interrupted");
   options.integer("-c,--check", &request.checks, 0, 1'000'000, "Operations whose every element is checked, for each size");
@@ -138,6 +149,12 @@ void declare_examples(program::Options& options) {
                   "ranks that mpirun starts; srun and torchrun do as well");
   options.example("tutti-perf reduce_scatter -d all -o all --elements 0,1,17,1000 --ranks 3 --json",
                   "every type and operator checked, a JSON line each");
+  options.example("tutti-perf all_reduce -o user_ordered -d opaque24 --ranks 4",
+                  "an operator of the user's own, in the order of ranks");
+  options.example("tutti-perf all_reduce --canonical 12 --ranks 4",
+                  "three operands a rank, folded in one order whatever the ranks");
+  options.example("tutti-perf all_reduce -m 16 --fuse -b 8 -e 16K --ranks 4", "16 small sums in one message");
+  options.example("tutti-perf all_gather -d opaque12 --ranks 4", "elements of 12 bytes that are moved as they are");
   options.example("tutti-perf all_to_all_v --division skewed --ranks 4", "blocks of 1, 2, 3 and 4 parts");
   options.example("tutti-perf all_reduce --ranks 2 --bind core --fresh --plot bandwidth.svg",
                   "pinned, inputs rewritten, drawn");
@@ -162,7 +179,6 @@ std::string read_types(const CommandLine& words, Request& request) {
                        program::listing(all_type_names()));
   }
   request.ops = ops_named(words.op);
-  if (words.op == "mulsum" || words.op == "all") request.ops.push_back(kPreMulSum);
   if (request.ops.empty()) {
     return fmt::format("--op was given '{}', which this version does not have; use one of {}", words.op,
                        program::listing(all_op_names()));
@@ -170,11 +186,41 @@ std::string read_types(const CommandLine& words, Request& request) {
   return "";
 }
 
-std::string check_folds(const Request& request) {
-  if (request.collective->reduces()) return "";
-  for (const auto& [option, given] :
-       {std::pair("--reproducible", request.reproducible), {"--accumulate", request.accumulate}}) {
-    if (given) return fmt::format("{} was given, but {} folds nothing; leave it out", option, request.collective->name);
+// What folds the elements where they lie; pairs of other types are the library's to refuse.
+std::string check_operators(Request& request) {
+  const bool on_device = request.memory == MemoryKind::cuda;
+  if (on_device && request.ops.size() == 1 && is_users_own(request.ops.front())) {
+    return fmt::format(
+        "--op {} was given with --memory cuda, but operators of the user's own fold host memory alone; leave "
+        "one of them out",
+        text_of_op(request.ops.front()));
+  }
+  if (on_device) std::erase_if(request.ops, is_users_own);
+  // Most algorithms keep no order of ranks, and the library refuses those.
+  if (!request.algorithm.empty() && request.ops.size() > 1) std::erase(request.ops, kUserOrdered);
+  const tutti_type type = request.types.front();
+  if (!is_opaque(type) || std::ranges::any_of(request.ops, [&](tutti_op op) { return folds(op, type); })) return "";
+  const std::string why =
+      element_bytes(type) > kMostUserBytes
+          ? fmt::format("nothing folds elements of more than {} bytes; give shorter ones", kMostUserBytes)
+          : "the user's own operators alone fold opaque elements; use --op user or user_ordered";
+  return fmt::format("--datatype was given '{}', but {}", text_of(type), why);
+}
+
+std::string check_folds(Request& request) {
+  const BenchedCollective& collective = *request.collective;
+  if (request.canonical > 0 && collective.reduces() && collective.has_send_blocks()) {
+    return fmt::format("--canonical was given, but a rank has one operand of {}; leave it out, or measure all_reduce",
+                       collective.name);
+  }
+  if (collective.reduces()) return check_operators(request);
+  const tutti_op op = request.ops.front();
+  const std::pair<std::string, bool> options[] = {{"--reproducible", request.reproducible},
+                                                  {"--accumulate", request.accumulate},
+                                                  {"--canonical", request.canonical > 0},
+                                                  {"--op " + text_of_op(op), is_users_own(op)}};
+  for (const auto& [option, given] : options) {
+    if (given) return fmt::format("{} was given, but {} folds nothing; leave it out", option, collective.name);
   }
   return "";
 }
@@ -273,7 +319,7 @@ std::string read_sizes(const program::Options& options, const CommandLine& words
 std::string check_links(const program::Options& options) {
   if (options.given("COLLECTIVE")) return "COLLECTIVE and --measure-links were both given; leave one of them out";
   std::vector<std::string> given = options.given();
-  for (const char* flag : {"--in-place", "--out-of-place", "--fresh", "--reproducible", "--accumulate"}) {
+  for (const char* flag : {"--in-place", "--out-of-place", "--fresh", "--reproducible", "--accumulate", "--fuse"}) {
     if (options.given(flag)) given.emplace_back(flag);
   }
   for (const std::string& option : given) {
@@ -316,10 +362,13 @@ std::string read_places(const CommandLine& words, Request& request) {
     return fmt::format("--out-of-place and {} contradict each other; leave one of them out",
                        words.both_places ? "--in-place" : "-O 0 (--out_of_place)");
   }
-  const bool has = request.collective->in_place;
+  // An all_reduce_v of several operands takes them from a list of their own.
+  const bool lists_operands = request.collective->in_pieces && request.canonical > 0;
+  const bool has = request.collective->in_place && !lists_operands;
   if (!has && (words.both_places || words.out_of_place == 0)) {
-    return fmt::format("{} was given, but {} has no in-place form; leave it out",
-                       words.both_places ? "--in-place" : "-O 0 (--out_of_place)", request.collective->name);
+    return fmt::format("{} was given, but {}{} has no in-place form; leave it out",
+                       words.both_places ? "--in-place" : "-O 0 (--out_of_place)", request.collective->name,
+                       lists_operands ? " with --canonical" : "");
   }
   request.out_of_place = words.out_of_place != 0;
   request.in_place = has && !words.only_out_of_place && words.out_of_place != 1;
@@ -374,6 +423,17 @@ std::string read_method(const CommandLine& words, Request& request) {
   return "";
 }
 
+std::string check_fusion(const Request& request) {
+  if (!request.fuse) return "";
+  if (!request.collective->fuses) {
+    return fmt::format("--fuse was given, but calls of {} stay apart; leave it out, or measure all_reduce or broadcast",
+                       request.collective->name);
+  }
+  if (request.aggregated == 1) return "--fuse was given, but a group of one call has nothing to fuse; add -m 2 or more";
+  if (request.canonical == 0) return "";
+  return "--fuse and --canonical were both given, but sums of several operands stay apart; leave one of them out";
+}
+
 std::string read_surroundings(Request& request) {
   const std::string why = read_environment([](const char* name) { return std::getenv(name); }, request.environment);
   if (request.environment.device) {
@@ -392,14 +452,15 @@ std::string understand(const program::Options& options, const std::string& start
   std::string why = read_collective(options, started_as, words, request);
   if (why.empty()) why = read_nccl_options(words.nccl, request.notes);
   if (why.empty()) why = read_types(words, request);
-  if (why.empty()) why = check_folds(request);
   if (why.empty()) why = read_root(words, request);
   if (why.empty()) why = read_division(options, words, request);
   if (why.empty()) why = read_memory(options, words, request);
+  if (why.empty()) why = check_folds(request);
   if (why.empty()) why = read_sizes(options, words, request);
   if (why.empty()) why = read_places(words, request);
   if (why.empty()) why = read_files(options, words, request);
   if (why.empty()) why = read_method(words, request);
+  if (why.empty()) why = check_fusion(request);
   if (why.empty()) why = read_surroundings(request);
   return why;
 }

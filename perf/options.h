@@ -29,6 +29,7 @@ struct Request {
   int64_t warmup = 5;
   int64_t checks = 1;
   int64_t aggregated = 1;  ///< operations in one group each iteration
+  bool fuse = false;       ///< these are one operation where they can be, each with buffers of its own
   int64_t cycles = 1;      ///< whole sweeps; 0: for ever
   std::vector<tutti_type> types;
   std::vector<tutti_op> ops;
@@ -38,6 +39,7 @@ struct Request {
   bool in_place = true;                                          ///< where the collective has such a form
   bool reproducible = false;  ///< calls ask for sums whose bits depend on the operands alone
   bool accumulate = false;    ///< calls ask for short floats to be folded in float32, and rounded once
+  int64_t canonical = 0;      ///< operands of the whole fold, which ranks share; 0: each has one
   bool fresh = false;
   bool barriers = false;    ///< one after each iteration, timed
   bool call_time = false;   ///< what is timed is the call that posts an operation to a queue

@@ -78,8 +78,10 @@ std::string parameters(const Request& request) {
 
 /// What is special about the calls.
 std::string extras(const Request& request) {
-  return fmt::format("{}{}{}", request.fresh ? ", inputs rewritten between operations" : "",
-                     request.reproducible ? ", reproducible" : "", request.accumulate ? ", folded in float32" : "");
+  return fmt::format("{}{}{}{}{}", request.fresh ? ", inputs rewritten between operations" : "",
+                     request.reproducible ? ", reproducible" : "", request.accumulate ? ", folded in float32" : "",
+                     request.canonical > 0 ? fmt::format(", {} operands in all", request.canonical) : "",
+                     request.fuse ? ", fused" : "");
 }
 
 }  // namespace
@@ -127,13 +129,13 @@ program::JsonObject json_of(const Measured& measured, const Request& request, do
   line.add_json("wrong", measured.wrong ? std::to_string(*measured.wrong) : "null");
   line.add("root", measured.collective->rooted() ? measured.root : -1).add("fresh", request.fresh);
   line.add("reproducible", request.reproducible).add("accumulate", request.accumulate);
-  line.add("average", static_cast<int>(request.average)).add("agg_iters", request.aggregated);
-  line.add("cpu_time", request.call_time).add("division", measured.division_text());
+  line.add("average", static_cast<int>(request.average)).add("agg_iters", request.aggregated).add("fuse", request.fuse);
+  line.add("cpu_time", request.call_time).add("division", measured.division_text()).add("canonical", request.canonical);
   if (request.memory == MemoryKind::cuda) {
     const double traffic = least_traffic(measured);
     line.add("stream", request.cuda_stream ? "cuda" : "blocking").measured("copy_GBps", copy_GBps);
-    // Of ranks on several devices it is not a bound.
-    if (copy_GBps > 0 && traffic > 0) line.measured("copy_bound_us", traffic / copy_GBps / 1000);
+    // Of ranks on several devices it is not a bound, and of several operands a rank it counts one.
+    if (copy_GBps > 0 && traffic > 0 && request.canonical == 0) line.measured("copy_bound_us", traffic / copy_GBps / 1000);
   }
   return measured.disturbed < 0 ? std::move(line.add_json("disturbed", "null"))
                                 : std::move(line.measured("disturbed", measured.disturbed, 3));

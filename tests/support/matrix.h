@@ -109,24 +109,21 @@ inline std::vector<Case> all_cases(int ranks) {
   return cases;
 }
 
-/// The referee, which knows opaque elements as bytes.
+/// The referee.
 class Referee {
  public:
-  Referee(const Case& of, int ranks) : unit_(is_opaque(of.type) ? element_bytes(of.type) : 1) {
-    pattern_ = {is_opaque(of.type) ? TUTTI_UINT8 : of.type, of.op, reduces(of.collective), ranks, of.seed};
-  }
+  Referee(const Case& of, int ranks) : pattern_{of.type, of.op, reduces(of.collective), ranks, of.seed} {}
   void input(int rank, std::uint32_t block, std::size_t count, std::byte* to) const {
-    perf::fill_input(pattern_, rank, first(block), count * unit_, to);
+    perf::fill_input(pattern_, rank, first(block), count, to);
   }
   void folded(std::uint32_t block, std::size_t count, std::byte* to) const {
-    perf::fill_folded(pattern_, first(block), count * unit_, to);
+    perf::fill_folded(pattern_, first(block), count, to);
   }
 
  private:
   /// Blocks of any length have indices of their own.
   static std::uint64_t first(std::uint32_t block) { return std::uint64_t{block} << 40; }
   perf::Pattern pattern_;
-  std::size_t unit_;
 };
 
 /// Where a case's blocks lie.

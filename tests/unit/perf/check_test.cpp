@@ -4,12 +4,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "perf/user_operators.h"
 #include "src/tables/element_types.h"
 #include "src/tables/operators.h"
+#include "tests/unit/perf/opaque.h"
 
 namespace tutti::perf {
 namespace {
@@ -27,12 +31,12 @@ struct World {
   uint64_t size;
 
   World(const char* name, tutti_type type, tutti_op op, int ranks, int root, uint64_t count, bool in_place,
-        BlockDivision division = BlockDivision::even)
+        BlockDivision division = BlockDivision::even, int operands = 1)
       : size(tutti_type_size(type)) {
     const BenchedCollective* collective = find_collective(name);
     for (int rank = 0; rank < ranks; ++rank) {
       operations.push_back(
-          {collective, {type, op, collective->reduces(), ranks, 3}, root, rank, count, in_place, division});
+          {collective, {type, op, collective->reduces(), ranks, 3, operands}, root, rank, count, in_place, division});
       const CheckedOperation& operation = operations.back();
       const uint64_t bytes = std::max(operation.send_bytes(), operation.recv_bytes());
       send.push_back(GuardedBuffer::allocate(bytes));
@@ -190,6 +194,95 @@ TEST(Check, AcceptsEveryVVariantCarriedOutByItsDefinition) {
                                                  << ": " << world.check(rank).sentence;
       }
     }
+  }
+}
+
+TEST(Check, KnowsOpaqueElementsOfAnySize) {
+  for (const BenchedCollective& collective : collectives()) {
+    if (collective.senders == Role::nobody || collective.reduces()) continue;
+    for (const int bytes : {1, 5, 70'000}) {
+      World world(collective.name, opaque(bytes), TUTTI_SUM, 3, 0, 7, false, BlockDivision::even);
+      collective.takes_lists ? carry_v_variant_out(world) : carry_out(world);
+      for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(world.check(rank).wrong, 0u) << world.check(rank).sentence;
+      world.places[0].recv[7 * bytes - 1] ^= std::byte{1};
+      EXPECT_EQ(world.check(0).wrong, 1u) << collective.name << " of " << bytes << " bytes";
+      EXPECT_THAT(world.check(0).sentence, HasSubstr("element 6 of "));
+    }
+  }
+}
+
+TEST(Check, FindsAWrongOrderOfAnOperatorThatDoesNotCommute) {
+  for (const int bytes : {1, 5, 1024}) {
+    for (const auto& order : {std::array{0, 1, 2}, {1, 0, 2}, {0, 2, 1}, {2, 1, 0}, {1, 2, 0}}) {
+      World world("all_reduce", opaque(bytes), kUserOrdered, 3, 0, 100, false);
+      Bytes result = world.sent(order[2], 0);
+      for (const size_t r : {1u, 0u}) compose_maps(&world.size, world.sent(order[r], 0).data(), result.data(), 100);
+      world.receive(1, 0, result);
+      const uint64_t wrong = world.check(1).wrong;
+      const bool right = order == std::array{0, 1, 2};
+      EXPECT_TRUE(right ? wrong == 0 : wrong > 50) << bytes << " bytes, " << wrong << " wrong";
+    }
+  }
+}
+
+// The library itself, told that the operator commutes: a ring begins each chunk at another rank.
+TEST(Check, FindsAnAlgorithmThatKeepsNoOrderOfRanks) {
+  for (const int commutes : {0, 1}) {
+    World world("all_reduce", opaque(5), kUserOrdered, 3, 0, 3000, false);
+    std::array<tutti_comm*, 3> comms = {};
+    ASSERT_EQ(tutti_comm_create_all(comms.data(), 3, nullptr), TUTTI_SUCCESS);
+    std::array<std::thread, 3> ranks;
+    for (size_t r = 0; r < 3; ++r) {
+      ranks[r] = std::thread([&, r] {
+        tutti_op op = TUTTI_OP_LIMIT;
+        tutti_call call = TUTTI_CALL_INIT;
+        call.algorithm = commutes != 0 ? "ring" : nullptr;
+        EXPECT_EQ(tutti_op_create_user(&op, compose_maps, &world.size, commutes, world.size, comms[r]), TUTTI_SUCCESS);
+        EXPECT_EQ(tutti_all_reduce(world.places[r].send, world.places[r].recv, 3000, opaque(5), op, comms[r], {}, &call),
+                  TUTTI_SUCCESS);
+      });
+    }
+    for (std::thread& rank : ranks) rank.join();
+    for (int rank = 0; rank < 3; ++rank) {
+      const uint64_t wrong = world.check(rank).wrong;
+      EXPECT_TRUE(commutes == 0 ? wrong == 0 : wrong > 1000) << wrong;
+    }
+    for (tutti_comm* comm : comms) tutti_comm_destroy(comm);
+  }
+}
+
+TEST(Check, KnowsSeveralOperandsOfARank) {
+  for (const char* name : {"all_reduce", "reduce"}) {
+    for (const bool in_place : {false, true}) {
+      World world(name, TUTTI_INT16, TUTTI_PROD, 3, 0, 3000, in_place, BlockDivision::even, 4);
+      EXPECT_EQ(world.operations[1].send_bytes(), 4 * world.block());
+      world.receive(0, 0, world.folded(0));
+      EXPECT_EQ(world.check(0).wrong, 0u) << name << ": " << world.check(0).sentence;
+      world.places[0].recv[2 * 2999] ^= std::byte{1};
+      EXPECT_THAT(world.check(0).sentence, HasSubstr("element 2999 of the result"));
+      for (const int r : {0, 1}) {
+        if (world.operations[1].collective->receives(r, 0)) world.receive(r, 0, world.folded(0));
+      }
+      EXPECT_EQ(world.check(1).wrong, 0u) << name << ": " << world.check(1).sentence;
+      world.places[1].send[4 * world.block() - 1] ^= std::byte{1};
+      EXPECT_THAT(world.check(1).sentence, HasSubstr("element 2999 of operand 7 afterwards"));
+    }
+  }
+}
+
+TEST(Check, ListsTheOperandsOfAnAllReduceV) {
+  World world("all_reduce_v", TUTTI_INT32, TUTTI_SUM, 2, 0, 1000, false, BlockDivision::skewed, 3);
+  const Lists lists(world);
+  for (size_t r = 0; r < 2; ++r) {
+    ASSERT_EQ(lists.of[r].send.size(), 3u);
+    EXPECT_EQ(lists.of[r].recv.size(), size_t{piece_count});
+    for (size_t o = 0; o < 3; ++o) {
+      EXPECT_EQ(lists.of[r].send[o].count, 1000u);
+      const auto* const listed = static_cast<const std::byte*>(lists.of[r].send[o].ptr);
+      EXPECT_EQ(Bytes(listed, listed + world.block()), world.sent(static_cast<int>(r), o));
+    }
+    world.receive(static_cast<int>(r), 0, world.folded(0));
+    EXPECT_EQ(world.check(static_cast<int>(r)).wrong, 0u);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "perf/data.h"
 #include "perf/measure.h"
 #include "perf/names.h"
 #include "perf/options.h"
@@ -21,6 +22,7 @@ namespace tutti::perf {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
@@ -218,11 +220,22 @@ TEST(Request, TakesTheNamesOfNcclTests) {
   EXPECT_EQ(line.request.warmup, 0);
   EXPECT_EQ(line.request.checks, 0);
   EXPECT_THAT(line.request.types, ElementsAre(TUTTI_FLOAT16));
-  EXPECT_EQ(line.request.ops.size(), operators.size() + 1);
+  EXPECT_EQ(line.request.ops.size(), operators.size() + 3) << "mulsum, user and user_ordered";
   EXPECT_FALSE(line.request.root);
   EXPECT_THAT(counts_of(line.request, TUTTI_FLOAT16, 2), ElementsAre(512u, 2048u, 8192u, 32768u));
   EXPECT_EQ(Line({"all_reduce", "-d", "all"}).request.types.size(), element_types.size());
   EXPECT_THAT(Line({"all_reduce", "-d", "double"}).request.types, ElementsAre(TUTTI_FLOAT64));
+  EXPECT_THAT(Line({"all_gather", "-d", "opaque5"}).request.types, ElementsAre(TUTTI_OPAQUE + 5));
+}
+
+TEST(Request, TakesTheUsersOwnOperatorsWhereMemoryIsTheHosts) {
+  EXPECT_THAT(Line({"all_reduce", "-o", "user", "-d", "opaque1024"}).request.ops, ElementsAre(kUser));
+  EXPECT_THAT(Line({"reduce", "-o", "user_ordered", "--memory", "registered"}).request.ops, ElementsAre(kUserOrdered));
+  EXPECT_EQ(Line({"all_reduce", "-o", "all", "-d", "opaque5"}).code, std::nullopt);
+  EXPECT_THAT(Line({"all_reduce", "-o", "all"}).request.ops, Contains(kUserOrdered));
+  EXPECT_THAT(Line({"all_reduce", "-o", "all", "--memory", "cuda"}).request.ops, Not(Contains(kUser)));
+  EXPECT_THAT(Line({"all_reduce", "-o", "all", "--algorithm", "ring"}).request.ops,
+              AllOf(Contains(kUser), Not(Contains(kUserOrdered))));
 }
 
 TEST(Request, ElementsReplaceSizes) {
@@ -252,6 +265,15 @@ TEST(Request, RefusesInOneSentence) {
       {{"all_reduce", "-d", "f"}, "'f', which is no type"},
       {{"all_reduce", "-d", "int"}, "'int', which is no type"},
       {{"all_reduce", "-d", "fp8"}, "'fp8', which is no type"},
+      {{"all_gather", "-d", "opaque0"}, "'opaque0', which is no type; use one of int8"},
+      {{"all_gather", "-d", "opaqueN"}, "'opaqueN', which is no type"},
+      {{"all_reduce", "-d", "opaque5"},
+       "'opaque5', but the user's own operators alone fold opaque elements; use --op user"},
+      {{"reduce", "-d", "opaque1025", "-o", "user"}, "nothing folds elements of more than 1024 bytes"},
+      {{"all_reduce", "-o", "user_ordered", "--memory", "cuda"}, "--op user_ordered was given with --memory cuda"},
+      {{"all_reduce", "-o", "all", "-d", "opaque5", "--memory", "cuda"}, "the user's own operators alone fold"},
+      {{"all_gather", "-o", "user"}, "--op user was given, but all_gather folds nothing"},
+      {{"all_reduce", "-o", "users"}, "'users', which this version does not have; use one of sum"},
       {{"reduce", "-r", "-1"}, "'-1'"},
       {{"reduce", "-r", "x"}, "'x'"},
       {{"all_reduce", "--device", "0"}, "--device was given without --memory cuda"},
@@ -267,6 +289,18 @@ TEST(Request, RefusesInOneSentence) {
       {{"barrier", "--in-place"}, "barrier has no in-place form"},
       {{"all_gather", "--reproducible"}, "--reproducible was given, but all_gather folds nothing"},
       {{"scatter_v", "--accumulate"}, "--accumulate was given, but scatter_v folds nothing"},
+      {{"all_gather", "--canonical", "4"}, "--canonical was given, but all_gather folds nothing"},
+      {{"reduce_scatter", "--canonical", "4"}, "--canonical was given, but a rank has one operand of reduce_scatter"},
+      {{"reduce_scatter_v", "--canonical", "4"}, "a rank has one operand of reduce_scatter_v"},
+      {{"all_reduce", "--canonical", "0"}, "'0'"},
+      {{"all_reduce", "--canonical", "4097"}, "'4097'"},
+      {{"all_reduce_v", "--canonical", "4", "--in-place"},
+       "--in-place was given, but all_reduce_v with --canonical has no in-place form"},
+      {{"all_reduce", "--fuse"}, "--fuse was given, but a group of one call has nothing to fuse; add -m 2 or more"},
+      {{"reduce", "-m", "2", "--fuse"}, "--fuse was given, but calls of reduce stay apart"},
+      {{"all_reduce_v", "-m", "2", "--fuse"}, "--fuse was given, but calls of all_reduce_v stay apart"},
+      {{"all_reduce", "-m", "2", "--fuse", "--canonical", "4"}, "--fuse and --canonical were both given"},
+      {{"--measure-links", "/dev/null", "--fuse"}, "--fuse is no matter to --measure-links"},
       {{"all_gather_v", "--division", "odd"},
        "--division was given 'odd', but it takes one of even, skewed, zeros, one and all"},
       {{"all_gather", "--division", "even"}, "blocks of all_gather have one count"},
@@ -350,6 +384,24 @@ TEST(PerfReport, SaysTheDivisionOfVVariantsAlone) {
   EXPECT_THAT(printed({"all_reduce"}, {{sample(), std::nullopt, ""}}), Not(HasSubstr("division")));
   EXPECT_THAT(json_of(skewed, Request()).text(), HasSubstr(R"("division":"skewed")"));
   EXPECT_THAT(json_of(sample(), Request()).text(), HasSubstr(R"("division":"none")"));
+}
+
+TEST(Request, TakesSeveralOperandsOfARank) {
+  EXPECT_EQ(Line({"all_reduce"}).request.canonical, 0);
+  EXPECT_EQ(Line({"reduce", "--canonical", "4096"}).request.canonical, 4096);
+  EXPECT_TRUE(Line({"all_reduce", "--canonical", "4"}).request.in_place);
+  EXPECT_FALSE(Line({"all_reduce_v", "--canonical", "4"}).request.in_place);
+  const Line line({"all_reduce", "--canonical", "12"});
+  EXPECT_THAT(json_of(sample(), line.request).text(), HasSubstr(R"("canonical":12)"));
+  EXPECT_THAT(printed({"all_reduce", "--canonical", "12"}, {{sample(), sample(), ""}}),
+              HasSubstr("host memory, 12 operands in all\n"));
+}
+
+TEST(PerfReport, SaysWhetherGroupsAreFused) {
+  const Line line({"all_reduce", "-m", "2", "--fuse"});
+  EXPECT_THAT(json_of(sample(), line.request).text(), HasSubstr(R"("agg_iters":2,"fuse":true)"));
+  EXPECT_THAT(json_of(sample(), Request()).text(), HasSubstr(R"("agg_iters":1,"fuse":false)"));
+  EXPECT_THAT(printed({"broadcast", "-m", "2", "--fuse"}, {{sample(), sample(), ""}}), HasSubstr(" memory, fused\n"));
 }
 
 TEST(PerfReport, SaysWhichRowsWereDisturbed) {

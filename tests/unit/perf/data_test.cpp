@@ -12,9 +12,11 @@
 #include <vector>
 
 #include "perf/names.h"
+#include "perf/user_operators.h"
 #include "src/tables/element_types.h"
 #include "src/tables/names.h"
 #include "src/tables/operators.h"
+#include "tests/unit/perf/opaque.h"
 
 namespace tutti::perf {
 namespace {
@@ -182,7 +184,7 @@ std::vector<Pattern> reducing_patterns(const std::vector<int>& rank_counts) {
 }
 
 std::string text(const Pattern& pattern) {
-  return text_of(pattern.type) + " " + text_of(pattern.op) + " of " + std::to_string(pattern.ranks);
+  return text_of(pattern.type) + " " + text_of_op(pattern.op) + " of " + std::to_string(pattern.ranks);
 }
 
 constexpr uint64_t kCount = 700;  // more than one block of the generator
@@ -287,6 +289,83 @@ TEST(Data, MovedElementsHoldEveryByteValue) {
   std::set<std::byte> seen;
   for (const std::byte byte : input(pattern, 0, 0, 10000)) seen.insert(byte);
   EXPECT_EQ(seen.size(), 256u);
+}
+
+TEST(Data, OpaqueElementsAreTheBytesOfTheirPlaces) {
+  for (const int size : {1, 5, 24, 1000}) {
+    const auto bytes = static_cast<uint64_t>(size);
+    Pattern pattern = {opaque(size), TUTTI_SUM, false, 3, 7};
+    const Bytes whole = input(pattern, 2, 9, 20);
+    EXPECT_EQ(whole.size(), 20 * bytes);
+    EXPECT_EQ(input(pattern, 2, 14, 5), Bytes(&whole[5 * bytes], &whole[9 * bytes] + bytes));
+    EXPECT_NE(input(pattern, 1, 9, 20), whole);
+    pattern.seed = 8;
+    EXPECT_NE(input(pattern, 2, 9, 20), whole);
+  }
+}
+
+// A rank's input by an operator of the user's own, folded with those of the ranks before it.
+Bytes with_lower(const Pattern& pattern, Bytes lower, const Bytes& higher) {
+  size_t size = tutti_type_size(pattern.type);
+  Bytes folded = higher;
+  (pattern.op == kUser ? add_numbers : compose_maps)(&size, lower.data(), folded.data(), lower.size() / size);
+  return folded;
+}
+
+TEST(Data, OfTheUsersOwnOperatorsFoldsWhatTheirFunctionsDo) {
+  for (const tutti_op op : {kUser, kUserOrdered}) {
+    for (const auto type : {TUTTI_INT8, TUTTI_FLOAT32, opaque(1), opaque(5), opaque(24), opaque(1000), opaque(1024)}) {
+      for (const int ranks : {1, 2, 3, 9}) {
+        const uint64_t count = 10'000 / tutti_type_size(type) + 4;  // several blocks of the referee's
+        const Pattern pattern = {type, op, true, ranks, 7};
+        const Bytes expected = folded(pattern, 5, count);
+        Bytes up = input(pattern, 0, 5, count);
+        for (int r = 1; r < ranks; ++r) up = with_lower(pattern, up, input(pattern, r, 5, count));
+        EXPECT_EQ(up, expected) << text(pattern);
+        Bytes down = input(pattern, ranks - 1, 5, count);
+        for (int r = ranks - 2; r >= 0; --r) down = with_lower(pattern, input(pattern, r, 5, count), down);
+        EXPECT_EQ(down, expected) << text(pattern);
+        Bytes backwards = input(pattern, ranks - 1, 5, count);
+        for (int r = ranks - 2; r >= 0; --r) backwards = with_lower(pattern, backwards, input(pattern, r, 5, count));
+        EXPECT_EQ(backwards == expected, op == kUser || ranks == 1) << text(pattern);
+        const size_t begin = 3 * tutti_type_size(type);
+        EXPECT_EQ(folded(pattern, 8, count - 3), Bytes(expected.begin() + static_cast<ptrdiff_t>(begin), expected.end()));
+      }
+    }
+  }
+}
+
+TEST(Data, OfTheUsersOwnOperatorsTellsElementsThatWereCutInTwo) {
+  for (const tutti_op op : {kUser, kUserOrdered}) {
+    const Pattern whole = {opaque(8), op, true, 3, 7}, halves = {opaque(4), op, true, 3, 7};
+    Bytes parts = input(whole, 0, 0, kCount);
+    for (int r = 1; r < 3; ++r) parts = with_lower(halves, parts, input(whole, r, 0, kCount));
+    EXPECT_NE(parts, folded(whole, 0, kCount));
+  }
+}
+
+TEST(Data, OfSeveralOperandsARankFoldsAsOfManyRanks) {
+  for (Pattern pattern : reducing_patterns({6})) {
+    const Bytes inputs = input(pattern, 4, 5, kCount), all = folded(pattern, 5, kCount);
+    for (const int ranks : {1, 2, 3}) {
+      pattern.ranks = ranks;
+      pattern.operands = 6 / ranks;
+      EXPECT_EQ(input(pattern, 4, 5, kCount), inputs) << text(pattern);
+      EXPECT_EQ(folded(pattern, 5, kCount), all) << text(pattern);
+    }
+  }
+  // One number scales all operands of a rank: of the second alone where each has three.
+  const Pattern scaled = {TUTTI_INT32, kPreMulSum, true, 2, 7, 3};
+  Bytes total = input(scaled, 0, 0, kCount);
+  for (const int operand : {1, 2, 3, 3, 4, 4, 5, 5})
+    total = combine(TUTTI_INT32, TUTTI_SUM, total, input(scaled, operand, 0, kCount));
+  EXPECT_EQ(folded(scaled, 0, kCount), total);
+}
+
+TEST(Data, OpaqueElementsReadAsTheirFirstBytes) {
+  const uint8_t bytes[17] = {0x01, 0xab};
+  EXPECT_EQ(as_text(opaque(2), bytes), "01ab");
+  EXPECT_EQ(as_text(opaque(17), bytes), "01ab0000000000000000000000000000...");
 }
 
 TEST(Data, AveragesAreNotAllWholeAndIntegersGoTowardsZero) {

@@ -55,7 +55,7 @@ long rows_of(const std::string& text) { return count_of(text, "(^|\n) +[0-9]+  "
 TEST(NcclPrograms, RunTheLinesInCirculation) {
   EXPECT_EQ(rows_of(runs("all_reduce -b 8 -e 128K -f 2 -g 8 -n 2").text), 15);
   EXPECT_EQ(rows_of(runs("all_reduce -b 0.5K -e 2K -f 2 -g 1 -c 1 -n 10").text), 3);
-  EXPECT_EQ(rows_of(runs("all_reduce -b 192K -e 200K -i 1K -o all -n 2 -w 1").text), 9 * 6);
+  EXPECT_EQ(rows_of(runs("all_reduce -b 192K -e 200K -i 1K -o all -n 2 -w 1").text), 9 * 8);
   EXPECT_EQ(rows_of(runs("all_reduce -b 8 -e 196K -g 2 -d uint8 -i 64K -n 2").text), 4);
   EXPECT_EQ(rows_of(runs("all_reduce -b 8 -e 8K -f 2 -g 1 -z 1 -n 10").text), 11);
   EXPECT_EQ(rows_of(runs("all_reduce -b 1K -e 1K -f 1 -g 8 -N 10 -T 30 -n 5").text), 10);

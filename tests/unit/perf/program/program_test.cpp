@@ -13,7 +13,10 @@
 
 namespace {
 
+using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
 
 using tutti::test::Finished;
 using tutti::test::run;
@@ -59,6 +62,61 @@ TEST(TuttiPerf, MessagesHaveNoAlgorithm) {
       EXPECT_THAT(finished.text, HasSubstr("\"algorithm\":\"none\"")) << transport << " " << count;
     }
   }
+}
+
+// Every row of a sweep that is right, of 1, 2 and 3 ranks, no elements among the counts.
+void expect_right(const std::string& line, const std::string& part = "") {
+  for (const char* ranks : {"1", "2", "3"}) {
+    const Finished finished = run(kPerf + line + " --elements 0,1,17,1000 -n 2 -w 1 -c 2 --threads --ranks " + ranks);
+    EXPECT_EQ(finished.code, 0) << line << " on " << ranks << "\n" << finished.text;
+    EXPECT_THAT(finished.text, AllOf(HasSubstr("# Out of bounds values : 0 OK"), HasSubstr(part))) << line;
+  }
+}
+
+TEST(TuttiPerf, MovesOpaqueElements) {
+  for (const char* collective : {"broadcast", "all_gather", "all_to_all", "gather", "scatter", "send_recv"})
+    expect_right(std::string(collective) + " -d opaque5", " opaque5 ");
+  for (const char* collective : {"all_gather_v", "all_to_all_v", "gather_v", "scatter_v"})
+    expect_right(std::string(collective) + " -d opaque100 --division skewed", " opaque100 ");
+  expect_one_sentence(kPerf + "reduce_scatter -d opaque5", 2, "the user's own operators alone fold opaque elements");
+}
+
+TEST(TuttiPerf, FoldsByOperatorsOfTheUsersOwn) {
+  for (const char* collective : {"all_reduce", "reduce -r all", "reduce_scatter", "reduce_scatter_v --division zeros"}) {
+    expect_right(std::string(collective) + " -o user -d opaque7", " user ");
+    expect_right(std::string(collective) + " -o user_ordered -d opaque7", " user_ordered ");
+    expect_right(std::string(collective) + " -o all -d uint8", " user_ordered ");
+  }
+  expect_right("all_reduce_v -o user_ordered -d opaque100 --memory registered", " user_ordered ");
+  expect_right("all_reduce -o user --transport tcp -d float64", " user ");
+  expect_right("all_reduce -o all -d uint8 --algorithm ring", " user ");
+  expect_one_sentence(kPerf + "all_reduce -o user_ordered -e 8 --threads --algorithm ring", 2, "keeps the order of ranks");
+  expect_one_sentence(kPerf + "all_reduce -o user --memory cuda --threads", 2, "fold host memory alone");
+}
+
+TEST(TuttiPerf, FoldsSeveralOperandsOfARank) {
+  for (const char* collective : {"all_reduce", "all_reduce_v --division skewed", "reduce -r all"}) {
+    expect_right(std::string(collective) + " --canonical 12", ", 12 operands in all");
+    expect_right(std::string(collective) + " --canonical 6 -d opaque3 -o user_ordered", ", 6 operands in all");
+  }
+  expect_right("all_reduce --canonical 6 -d bfloat16 -o all --fresh");
+  expect_one_sentence(kPerf + "all_reduce --canonical 8 -n 1 -e 8 --threads --ranks 3", 2,
+                      "--canonical was given 8, but 3 ranks cannot share 8 operands evenly; give a multiple of 3");
+  expect_one_sentence(kPerf + "all_to_all --canonical 8", 2, "folds nothing");
+}
+
+TEST(TuttiPerf, FusesTheOperationsOfAGroup) {
+  expect_right("all_reduce -m 3 --fuse", ", fused");
+  expect_right("all_reduce -m 40 --fuse -d opaque3 -o user_ordered --fresh", ", fused");
+  expect_right("broadcast -m 5 --fuse -r all", ", fused");
+  expect_right("all_reduce -m 3 --fuse -C 1");
+  // Broadcasts that are one operation run by an all_gather's algorithm.
+  const std::string line = kPerf + "broadcast -m 2 --elements 100 -n 3 --json --threads --ranks 2";
+  const char* const gathers = "\"algorithm\":\"(bruck|direct|ring)\"";
+  EXPECT_THAT(run(line + " --fuse").text, ContainsRegex(gathers));
+  EXPECT_THAT(run(line).text, Not(ContainsRegex(gathers)));
+  expect_one_sentence(kPerf + kSmall + "--fuse", 2, "add -m 2 or more");
+  expect_one_sentence(kPerf + "gather -m 2 --fuse", 2, "calls of gather stay apart");
 }
 
 TEST(TuttiPerf, SaysOnceThatStdoutTakesNoMore) {
