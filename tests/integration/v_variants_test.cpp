@@ -4,6 +4,7 @@
 #include <random>
 
 #include "tests/support/ranks.h"
+#include "tests/support/sanitizers.h"
 
 namespace tutti::test {
 namespace {
@@ -94,7 +95,7 @@ class VVariants : public testing::TestWithParam<Case> {
     ranks.run([&](int rank, tutti_comm* comm) {
       std::mt19937 random(7);  // alike on all ranks
       for (const std::size_t most : {1u, 5u, 1000u, 30'000u, 200'001u}) {
-        if (most > 100'000 && GetParam().ranks > 5) continue;
+        if (most > 100'000 && GetParam().ranks > (under_asan || under_tsan ? 2 : 5)) continue;
         for (const Division how : kDivisions) {
           const Counts counts = divide(how, ranks.size(), most, random);
           body(rank, comm, counts,
