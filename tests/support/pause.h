@@ -7,9 +7,9 @@
 
 namespace tutti::testing {
 
-/// Gives the core away, and sleeps once in a while: dozens of threads that only yield leave those that have something to do
-/// a fraction of it. Where giving it away takes as long as a slice, strangers have the cores, and it sleeps for a time: who
-/// wakes comes before them, and who yields comes behind them. One thread's.
+/// Gives the core away, and sleeps once in a while: dozens of threads that only yield leave others a fraction of it. A
+/// yield that takes as long as a slice means that strangers have the cores. Then it sleeps for a time: who wakes comes
+/// before them, and who yields comes behind. One thread's.
 class Pause {
  public:
   void operator()() {

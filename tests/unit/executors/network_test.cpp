@@ -243,7 +243,8 @@ TEST(Folding, TakesTheTimeOfAllRanksOnEveryNetwork) {
 
 TEST(Folding, TakesTheTimeOfAllRanksOn64AndMore) {
   std::vector<std::string> networks = {"pod:9x8"};
-  if (!test::under_asan) networks.insert(networks.end(), {"torus:8x8", "fat_tree:8x8,oversubscription=2"});  // it takes minutes
+  if (!test::under_asan)
+    networks.insert(networks.end(), {"torus:8x8", "fat_tree:8x8,oversubscription=2"});  // it takes minutes
   const Folding folding = compare_all(networks, true, false);
   EXPECT_GT(folding.folded, folding.compared / 4);
 }
