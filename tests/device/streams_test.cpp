@@ -58,12 +58,14 @@ TEST_F(DeviceStreams, TheLegacyStreamAndThatOfTheThreadAreStreamsToo) {
 // Whoever waits launches what has come, though not on the stream of another thread that has the same handle.
 TEST_F(DeviceStreams, ThreadsOfARankHaveStreamsOfTheirOwnByOneHandle) {
   const auto handle = reinterpret_cast<cuda::StreamHandle>(cuda::kPerThreadStream);
-  constexpr int kRounds = 10, kThreads = 6;
+  constexpr int kRounds = 4, kThreads = 5;
   for (const int of_ranks : {1, 2}) {
     const DeviceRanks ranks({.ranks = of_ranks});
+    MeetingPoint connected(of_ranks);
     // Two calls of a rank may be made in either order, so they are the same but for their memory.
     ranks.run([&](const DeviceRank& rank) {
-      connect_devices(rank);  // which may wait behind a stream that is held
+      connect_devices(rank);
+      connected.meet();  // memory is given back where all streams stand still: nobody may hold one before
       const auto work = [&] {
         const CurrentPlace current(rank.place);
         const Memory source(MemoryKind::pinned, kCount * sizeof(std::int32_t));
