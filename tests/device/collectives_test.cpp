@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint8_t kSentinel = 0xa5;
 constexpr std::size_t kGuard = 64;  ///< bytes behind each buffer that nobody may write
-constexpr std::size_t kQuickCases = under_tsan ? 3 : under_asan ? 6 : 24;
+constexpr std::size_t kQuickCases = under_tsan || under_asan ? 6 : 24;
 
 /// Counts: none, one, few, many, some that no number of ranks divides, and more than one slot of 256 KiB.
 constexpr std::size_t kCounts[] = {0, 1, 7, 1000, 1013, 66'001};

@@ -13,7 +13,6 @@
 #include "algorithms/algorithms.h"
 #include "algorithms/rings.h"
 #include "src/executors/simulator/simulator.h"
-#include "tests/support/sanitizers.h"
 #include "topology/grid.h"
 #include "topology/oversubscription.h"
 
@@ -246,9 +245,7 @@ TEST(Places, TorusMessagesNeverMeetWhereDimensionsAreEqual) {
 TEST(Places, SwingCongestsATorusAsItsPaperSays) {
   EXPECT_NEAR(congestion(swing_all_reduce, view_of_torus({8})), 1.29, .0129);
   EXPECT_NEAR(congestion(swing_all_reduce, view_of_torus({64})), 2.14, .0214);
-  if (!test::under_asan) {  // where it takes a minute
-    EXPECT_NEAR(congestion(swing_all_reduce, view_of_torus({128, 128})), 1.20, .012);
-  }
+  EXPECT_NEAR(congestion(swing_all_reduce, view_of_torus({128, 128})), 1.20, .012);
   EXPECT_NEAR(congestion(swing_all_reduce, view_of_torus({16, 16, 16})), 1.037, .01037);
   EXPECT_NEAR(congestion(swing_all_reduce, view_of_torus({8, 8, 8, 8})), 1.008, .01008);
 }
